@@ -1,0 +1,79 @@
+"""Set up JAX for the tests and give them a way to run a program that may hang."""
+
+import os
+import subprocess
+import sys
+
+import hypothesis
+import pytest
+
+_OUTER_ENVIRONMENT = dict(os.environ)
+_DEVICES = 8
+
+
+def _xla_flags(environment, devices):
+    """Append the device count to the flags that are there already; XLA takes the last one."""
+    flags = environment.get("XLA_FLAGS", "")
+    return f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+
+
+# Before anything imports JAX.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = _xla_flags(_OUTER_ENVIRONMENT, _DEVICES)
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("ci")
+
+
+def _text(output):
+    """Return captured output as text; what a timeout leaves may be bytes or None."""
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Return a function that runs a program in a subprocess of its own, with a limit.
+
+    run_python(code, *, devices=4, env=None, timeout_s=60) -> subprocess.CompletedProcess with text.
+    The program is a file, so that reports can name its lines. devices=None leaves XLA's flags alone. env
+    adds variables; a value of None removes one. A program that runs past its limit fails the test.
+    """
+    count = 0
+
+    def run(code, *, devices=4, env=None, timeout_s=60):
+        nonlocal count
+        count += 1
+        program = tmp_path / f"program_{count}.py"
+        program.write_text(code)
+        environment = {**_OUTER_ENVIRONMENT, "JAX_PLATFORMS": "cpu"}
+        if devices is not None:
+            environment["XLA_FLAGS"] = _xla_flags(environment, devices)
+        for name, value in (env or {}).items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
+        try:
+            return subprocess.run(
+                [sys.executable, str(program)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env=environment,
+                cwd=tmp_path,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired as expired:
+            pytest.fail(
+                f"{program} ran past {timeout_s} s\n"
+                f"--- stdout\n{_text(expired.stdout)}\n--- stderr\n{_text(expired.stderr)}"
+            )
+
+    return run
