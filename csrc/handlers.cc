@@ -1,0 +1,296 @@
+// XLA FFI handlers: they translate buffers and attributes, and call the session. No Python, no logic of their own.
+//
+// The body of a shard_map is rewritten so that every communicating operation takes the rank's handle, two uint32 that
+// hold a Rank*, and gives it on: that is the total order. A handler never blocks: it returns a future, and XLA's
+// thread is free for other ranks, however few threads XLA has.
+#include "handlers.h"
+
+#include <cfenv>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "session.h"
+#include "watchdog.h"
+
+namespace ffi = xla::ffi;
+
+namespace peerax {
+namespace {
+
+using Handle = ffi::Buffer<ffi::U32>;
+using HandleResult = ffi::Result<ffi::Buffer<ffi::U32>>;
+
+// Done, failed, or known later.
+struct Outcome {
+  std::variant<ffi::Error, ffi::Future> value;
+};
+
+Outcome Done() { return {ffi::Error::Success()}; }
+
+ffi::Error Failed(const Failure& failure) { return ffi::Error(ffi::ErrorCode::kAborted, failure.text); }
+
+Rank& FromHandle(const Handle& handle) {
+  Rank* rank = nullptr;
+  std::memcpy(&rank, handle.untyped_data(), sizeof rank);
+  return *rank;
+}
+
+void ToHandle(Rank* rank, HandleResult& handle) { std::memcpy(handle->untyped_data(), &rank, sizeof rank); }
+
+// The floating-point mode (flush to zero) belongs to XLA's thread; a rank must find it again where it goes on.
+std::function<void()> OnThisMode(std::function<void()> resume) {
+  std::fenv_t mode;
+  std::fegetenv(&mode);
+  return [mode, resume = std::move(resume)] {
+    std::fesetenv(&mode);
+    resume();
+  };
+}
+
+// Calls done() when the rank's operation is complete: now, or on a resume thread.
+template <typename DoneFunction>
+Outcome Finish(Rank& rank, DoneFunction done) {
+  std::optional<ffi::Future> later;
+  const bool complete = rank.session->Finish(rank, [&] {
+    ffi::Promise promise;
+    later.emplace(promise);
+    return OnThisMode([promise = std::move(promise), done]() mutable {
+      ffi::Error error = done();
+      if (error.success()) {
+        promise.SetAvailable();
+      } else {
+        promise.SetError(std::move(error));
+      }
+    });
+  });
+  if (complete) return {done()};
+  return {std::move(*later)};
+}
+
+Outcome Finish(Rank& rank) {
+  return Finish(rank, [] { return ffi::Error::Success(); });
+}
+
+struct OperationState {
+  static ffi::TypeId id;
+  Operation operation;
+};
+ffi::TypeId OperationState::id = {};
+constexpr ffi::TypeInfo kOperationInfo = ffi::MakeTypeInfo<OperationState>();
+
+struct BodyState {
+  static ffi::TypeId id;
+  std::int32_t size;
+};
+ffi::TypeId BodyState::id = {};
+constexpr ffi::TypeInfo kBodyInfo = ffi::MakeTypeInfo<BodyState>();
+
+std::vector<std::string> Split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = text.find(';');
+    parts.emplace_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return parts;
+}
+
+std::vector<std::int32_t> ToVector(ffi::Span<const std::int32_t> span) { return {span.begin(), span.end()}; }
+
+ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kind, std::string_view name,
+                                                            std::string_view site, std::string_view receive_site,
+                                                            std::int64_t tag, std::string_view types,
+                                                            ffi::Span<const std::int32_t> destination,
+                                                            ffi::Span<const std::int32_t> source,
+                                                            ffi::Span<const std::int32_t> group) {
+  auto state = std::make_unique<OperationState>();
+  Operation* operation = &state->operation;
+  operation->kind = kind == "send"       ? Kind::kSend
+                    : kind == "receive"  ? Kind::kReceive
+                    : kind == "exchange" ? Kind::kExchange
+                                         : Kind::kGather;
+  operation->name = name;
+  operation->site = site;
+  operation->receive_site = receive_site;
+  operation->tag = tag;
+  operation->types = Split(types);
+  operation->destination = ToVector(destination);
+  operation->source = ToVector(source);
+  operation->group = ToVector(group);
+  return state;
+}
+
+ffi::ErrorOr<std::unique_ptr<BodyState>> MakeBody(std::int64_t size) {
+  auto state = std::make_unique<BodyState>();
+  state->size = static_cast<std::int32_t>(size);
+  return state;
+}
+
+Outcome OnBegin(ffi::RunId run, BodyState* body, ffi::Buffer<ffi::U32> partition, HandleResult handle) {
+  const auto index = static_cast<std::int32_t>(partition.typed_data()[0]);
+  const std::shared_ptr<Session> session = JoinSession(run.run_id, body, index, body->size);
+  ToHandle(&session->rank(index), handle);
+  return Done();
+}
+
+Outcome OnEnd(Handle handle, HandleResult out) {
+  Rank& rank = FromHandle(handle);
+  ToHandle(&rank, out);
+  const std::shared_ptr<Session> session = std::move(rank.keep);
+  session->StartEnd(rank);
+  return Finish(rank, [session] {
+    const Failure* failure = session->failure();
+    return failure == nullptr ? ffi::Error::Success() : Failed(*failure);
+  });
+}
+
+std::vector<ConstView> Inputs(ffi::RemainingArgs args) {
+  std::vector<ConstView> views;
+  views.reserve(args.size());
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const auto buffer = args.get<ffi::AnyBuffer>(i);
+    views.push_back({buffer->untyped_data(), buffer->size_bytes()});
+  }
+  return views;
+}
+
+std::vector<View> Outputs(ffi::RemainingRets rets) {
+  std::vector<View> views;
+  views.reserve(rets.size());
+  for (std::size_t i = 0; i < rets.size(); ++i) {
+    auto buffer = rets.get<ffi::AnyBuffer>(i);
+    views.push_back({(*buffer)->untyped_data(), (*buffer)->size_bytes()});
+  }
+  return views;
+}
+
+// Results that XLA did not give the memory of their operands.
+void PassOn(const std::vector<ConstView>& from, const std::vector<View>& to) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i].data != to[i].data && from[i].size_bytes != 0) {
+      std::memcpy(to[i].data, from[i].data, from[i].size_bytes);
+    }
+  }
+}
+
+Outcome OnSend(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {
+  Rank& rank = FromHandle(handle);
+  ToHandle(&rank, out);
+  rank.session->StartSend(rank, state->operation, Inputs(args));
+  return Finish(rank);
+}
+
+Outcome OnReceive(OperationState* state, Handle handle, HandleResult out, ffi::RemainingRets rets) {
+  Rank& rank = FromHandle(handle);
+  ToHandle(&rank, out);
+  rank.session->StartReceive(rank, state->operation, Outputs(rets));
+  return Finish(rank);
+}
+
+Outcome OnExchange(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
+                 ffi::RemainingRets rets) {
+  Rank& rank = FromHandle(handle);
+  ToHandle(&rank, out);
+  rank.session->StartExchange(rank, state->operation, Inputs(args), Outputs(rets));
+  return Finish(rank);
+}
+
+// In front of one of JAX's own collectives, whose operands pass through.
+Outcome OnGather(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
+               ffi::RemainingRets rets) {
+  Rank& rank = FromHandle(handle);
+  ToHandle(&rank, out);
+  PassOn(Inputs(args), Outputs(rets));
+  const std::shared_ptr<Session> session = rank.session->shared_from_this();
+  session->StartGather(rank, state->operation);
+  return Finish(rank, [session, &rank] {
+    if (session->MayEnterCollective(rank)) return ffi::Error::Success();
+    rank.keep = nullptr;
+    return Failed(*session->failure());
+  });
+}
+
+// Identity on all operands; no result before all operands are there.
+Outcome OnOrder(ffi::RemainingArgs args, ffi::RemainingRets rets) {
+  PassOn(Inputs(args), Outputs(rets));
+  return Done();
+}
+
+}  // namespace
+}  // namespace peerax
+
+// A synchronous outcome needs no future at all, which is the common case.
+template <ffi::ExecutionStage stage>
+struct xla::ffi::ResultEncoding<stage, peerax::Outcome> {
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* ctx,
+                                                              peerax::Outcome outcome) {
+    if (auto* error = std::get_if<Error>(&outcome.value)) {
+      return ResultEncoding<stage, Error>::Encode(api, ctx, std::move(*error));
+    }
+    return ResultEncoding<stage, Future>::Encode(api, ctx, std::move(std::get<Future>(outcome.value)));
+  }
+};
+
+namespace peerax {
+
+XLA_FFI_DEFINE_HANDLER(kMakeOperation, MakeOperation,
+                       ffi::Ffi::BindInstantiate()
+                           .Attr<std::string_view>("kind")
+                           .Attr<std::string_view>("name")
+                           .Attr<std::string_view>("site")
+                           .Attr<std::string_view>("receive_site")
+                           .Attr<std::int64_t>("tag")
+                           .Attr<std::string_view>("types")
+                           .Attr<ffi::Span<const std::int32_t>>("destination")
+                           .Attr<ffi::Span<const std::int32_t>>("source")
+                           .Attr<ffi::Span<const std::int32_t>>("group"));
+XLA_FFI_DEFINE_HANDLER(kMakeBody, MakeBody, ffi::Ffi::BindInstantiate().Attr<std::int64_t>("size"));
+
+XLA_FFI_DEFINE_HANDLER(
+    kBegin, OnBegin,
+    ffi::Ffi::Bind().Ctx<ffi::RunId>().Ctx<ffi::State<BodyState>>().Arg<ffi::Buffer<ffi::U32>>().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Arg<Handle>().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(
+    kSend, OnSend, ffi::Ffi::Bind().Ctx<ffi::State<OperationState>>().Arg<Handle>().RemainingArgs().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(
+    kReceive, OnReceive, ffi::Ffi::Bind().Ctx<ffi::State<OperationState>>().Arg<Handle>().Ret<Handle>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::State<OperationState>>()
+                           .Arg<Handle>()
+                           .RemainingArgs()
+                           .Ret<Handle>()
+                           .RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kGather, OnGather,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::State<OperationState>>()
+                           .Arg<Handle>()
+                           .RemainingArgs()
+                           .Ret<Handle>()
+                           .RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kOrder, OnOrder, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
+
+const HandlerEntry kHandlers[] = {
+    {"peerax_begin", kMakeBody, kBegin},
+    {"peerax_end", nullptr, kEnd},
+    {"peerax_send", kMakeOperation, kSend},
+    {"peerax_receive", kMakeOperation, kReceive},
+    {"peerax_exchange", kMakeOperation, kExchange},
+    {"peerax_gather", kMakeOperation, kGather},
+    {"peerax_order", nullptr, kOrder},
+};
+const int kHandlerCount = sizeof kHandlers / sizeof kHandlers[0];
+
+const TypeEntry kTypes[] = {
+    {"peerax_operation", &OperationState::id, &kOperationInfo},
+    {"peerax_body", &BodyState::id, &kBodyInfo},
+};
+const int kTypeCount = sizeof kTypes / sizeof kTypes[0];
+
+}  // namespace peerax

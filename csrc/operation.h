@@ -1,0 +1,35 @@
+// What one communicating operation of a compiled program does, on every rank. Immutable once made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace peerax {
+
+enum class Kind { kSend, kReceive, kExchange, kGather };
+
+struct Operation {
+  Kind kind;
+  std::string name;                  // as the user knows it: psend, precv, psum
+  std::string site;                  // the user's line, "train.py:41"
+  std::string receive_site;          // of an exchange: the line of its precv
+  std::int64_t tag = 0;
+  std::vector<std::int32_t> destination;  // by rank; -1: this rank does not send
+  std::vector<std::int32_t> source;       // by rank; -1: this rank does not receive
+  std::vector<std::string> types;         // by leaf, "f32[64,128]": what is compared between both ends
+  std::vector<std::int32_t> group;        // of a gather, by rank: number of the group it belongs to
+};
+
+// One array of an operation on one rank, in memory that stays valid until the operation completes.
+struct ConstView {
+  const void* data;
+  std::size_t size_bytes;
+};
+struct View {
+  void* data;
+  std::size_t size_bytes;
+};
+
+}  // namespace peerax

@@ -1,0 +1,280 @@
+// See report.h.
+#include "report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <set>
+
+#include "settings.h"
+
+namespace peerax {
+namespace {
+
+constexpr std::size_t kLines = 12;  // of one kind in a report
+
+std::string Name(std::int32_t rank) { return "rank " + std::to_string(rank); }
+
+std::string Seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+std::string Bytes(std::int64_t size_bytes) {
+  char text[48];
+  if (size_bytes < 1024 * 1024) {
+    std::snprintf(text, sizeof text, "%lld bytes", static_cast<long long>(size_bytes));
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(size_bytes) / (1024 * 1024));
+  }
+  return text;
+}
+
+std::string TagText(std::int64_t tag) { return tag == 0 ? "" : ", tag " + std::to_string(tag); }
+
+void Bound(std::vector<std::string>* lines) {
+  if (lines->size() <= kLines) return;
+  const std::size_t more = lines->size() - kLines + 1;
+  lines->resize(kLines - 1);
+  lines->push_back("and " + std::to_string(more) + " more");
+}
+
+void Append(std::vector<std::string>* lines, const std::vector<std::string>& others) {
+  lines->insert(lines->end(), others.begin(), others.end());
+}
+
+}  // namespace
+
+std::vector<std::string> DescribeMismatch(const Channel& channel, const std::string& sent,
+                                          const std::string& received) {
+  return {Name(channel.source) + " sent " + sent + " to " + Name(channel.destination) + ", which expected " + received +
+          (channel.tag == 0 ? "" : " (tag " + std::to_string(channel.tag) + ")")};
+}
+
+std::vector<std::string> DescribeBufferLimit(const Rank& rank, const Channel& channel, const Operation& operation,
+                                             std::size_t leaf, std::int64_t buffered_bytes, std::int64_t limit_bytes) {
+  return {Name(rank.index) + " sends " + operation.types[leaf] + " to " + Name(channel.destination) +
+              ", which has not received yet",
+          "messages in buffers would take " + Bytes(buffered_bytes) + "; the limit is " + Bytes(limit_bytes) +
+              " (PEERAX_BUFFER_BYTES)"};
+}
+
+Reporter::Reporter(Session& session) : session_(session) {
+  for (auto& [key, channel] : session.channels_) {
+    std::lock_guard<std::mutex> lock(channel->mutex);
+    for (const Receive& receive : channel->receives) {
+      waits_.push_back({channel->destination, channel->source, receive.operation, Wait::kMessage, channel->tag,
+                        receive.operation->types[receive.leaf]});
+    }
+    for (const Message& message : channel->messages) {
+      const std::string& type = message.operation->types[message.leaf];
+      if (message.lender != nullptr) {
+        waits_.push_back({channel->source, channel->destination, message.operation, Wait::kTaken, channel->tag, type});
+      }
+      if (!unreceived_.empty() && unreceived_.back().operation == message.operation &&
+          unreceived_.back().source == channel->source) {
+        ++unreceived_.back().count;
+      } else {
+        unreceived_.push_back({channel->source, channel->destination, channel->tag, message.operation, type, 1});
+      }
+    }
+  }
+  for (auto& [key, gathering] : session.gatherings_) {
+    std::lock_guard<std::mutex> lock(gathering->mutex);
+    const Operation& operation = *key.first;
+    std::set<std::int32_t> here;
+    for (const Rank* rank : gathering->arrived) here.insert(rank->index);
+    for (std::int32_t rank : here) {
+      for (std::int32_t other = 0; other < session.size(); ++other) {
+        if (operation.group[other] == key.second && here.count(other) == 0) {
+          waits_.push_back({rank, other, &operation, Wait::kCollective, 0, ""});
+        }
+      }
+    }
+  }
+  std::stable_sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) { return a.rank < b.rank; });
+}
+
+std::string Reporter::Site(const Wait& wait) const {
+  const bool receives = wait.operation->kind == Kind::kExchange && wait.what == Wait::kMessage;
+  return receives ? wait.operation->receive_site : wait.operation->site;
+}
+
+std::string Reporter::Describe(const Wait& wait) const {
+  const std::string place = wait.operation->name + " (" + Site(wait) + ")";
+  switch (wait.what) {
+    case Wait::kMessage:
+      return "waits in " + (wait.operation->kind == Kind::kExchange ? "precv (" + Site(wait) + ")" : place) + " for " +
+             wait.type + " from " + Name(wait.on) + TagText(wait.tag);
+    case Wait::kTaken:
+      return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + TagText(wait.tag);
+    default:
+      return "waits at " + place + " for " + Name(wait.on);
+  }
+}
+
+std::string Reporter::StateOf(std::int32_t rank) const {
+  const Wait* first = nullptr;
+  std::size_t count = 0;
+  for (const Wait& wait : waits_) {
+    if (wait.rank != rank) continue;
+    if (first == nullptr) first = &wait;
+    ++count;
+  }
+  if (first != nullptr) {
+    return Describe(*first) + (count > 1 ? " and " + std::to_string(count - 1) + " more" : "");
+  }
+  return session_.rank(rank).ended.load(std::memory_order_acquire) ? "finished" : "computes";
+}
+
+std::vector<std::string> Reporter::Grid() const {
+  std::vector<std::string> lines;
+  std::int32_t first = 0;
+  while (first < session_.size()) {
+    const std::string state = StateOf(first);
+    std::int32_t last = first;
+    while (last + 1 < session_.size() && StateOf(last + 1) == state) ++last;
+    lines.push_back((first == last ? Name(first) : "ranks " + std::to_string(first) + "-" + std::to_string(last)) +
+                    ": " + state);
+    first = last + 1;
+  }
+  Bound(&lines);
+  return lines;
+}
+
+Failure Reporter::Render(const std::string& code, const std::vector<std::string>& sites,
+                         const std::vector<std::string>& evidence) const {
+  const auto known = TheCodeTexts().find(code);
+  std::string text = code;
+  if (known != TheCodeTexts().end()) text += ": " + known->second.title;
+  std::set<std::string> seen;
+  for (const std::string& site : sites) {
+    if (!site.empty() && seen.insert(site).second) text += "\n  --> " + site;
+  }
+  for (const std::string& line : evidence) text += "\n  " + line;
+  for (const std::string& line : Grid()) text += "\n    " + line;
+  if (known != TheCodeTexts().end()) text += "\n  help: " + known->second.help;
+  text += "\n  more: peerax explain " + code;
+  return {code, text};
+}
+
+// The shortest cycle of ranks that wait for each other, or nothing.
+std::vector<const Reporter::Wait*> Reporter::FindCycle() const {
+  std::vector<std::vector<const Wait*>> from(session_.size());
+  for (const Wait& wait : waits_) from[wait.rank].push_back(&wait);
+  std::vector<const Wait*> shortest;
+  for (std::int32_t start = 0; start < session_.size(); ++start) {
+    std::vector<const Wait*> arrived_by(session_.size(), nullptr);
+    std::deque<std::int32_t> queue = {start};
+    bool closed = false;
+    while (!queue.empty() && !closed) {
+      const std::int32_t rank = queue.front();
+      queue.pop_front();
+      for (const Wait* wait : from[rank]) {
+        if (arrived_by[wait->on] != nullptr) continue;
+        arrived_by[wait->on] = wait;
+        if (wait->on == start) {
+          closed = true;
+          break;
+        }
+        queue.push_back(wait->on);
+      }
+    }
+    if (!closed) continue;
+    std::vector<const Wait*> cycle;
+    std::int32_t rank = start;
+    do {
+      cycle.push_back(arrived_by[rank]);
+      rank = arrived_by[rank]->rank;
+    } while (rank != start);
+    std::reverse(cycle.begin(), cycle.end());
+    if (shortest.empty() || cycle.size() < shortest.size()) shortest = std::move(cycle);
+  }
+  return shortest;
+}
+
+std::vector<std::string> Reporter::DescribeUnreceived() const {
+  std::vector<std::string> lines;
+  for (const Unreceived& message : unreceived_) {
+    lines.push_back(Name(message.source) + " sent " + message.type + " to " + Name(message.destination) +
+                    TagText(message.tag) + " in psend (" + message.operation->site + "), and nobody received it" +
+                    (message.count > 1 ? " (" + std::to_string(message.count) + " messages)" : ""));
+  }
+  Bound(&lines);
+  return lines;
+}
+
+Failure Reporter::OnEnded(const std::vector<const Wait*>& causes) const {
+  const Wait& cause = *causes.front();
+  std::vector<std::string> sites = {Site(cause)};
+  std::vector<std::string> evidence;
+  std::string code = cause.what == Wait::kMessage ? "PX202" : cause.what == Wait::kTaken ? "PX201" : "PX209";
+  for (const Wait* wait : causes) {
+    const char* missed = wait->what == Wait::kMessage ? ", which finished without sending it"
+                         : wait->what == Wait::kTaken ? ", which finished without receiving it"
+                                                      : ", which finished without joining it";
+    evidence.push_back(Name(wait->rank) + " " + Describe(*wait) + missed);
+    for (const Unreceived& message : unreceived_) {
+      if (wait->what == Wait::kMessage && message.source == wait->on && message.destination == wait->rank &&
+          message.operation->kind == Kind::kSend && message.tag != wait->tag) {
+        code = "PX205";
+        sites.push_back(message.operation->site);
+      }
+    }
+  }
+  Bound(&evidence);
+  if (cause.what == Wait::kMessage) {
+    for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
+    Append(&evidence, DescribeUnreceived());
+  }
+  return Render(code, sites, evidence);
+}
+
+Failure Reporter::Stuck() const {
+  const std::vector<const Wait*> cycle = FindCycle();
+  if (cycle.empty()) {
+    std::vector<const Wait*> causes;
+    for (const Wait& wait : waits_) {
+      if (session_.rank(wait.on).ended.load(std::memory_order_acquire)) causes.push_back(&wait);
+    }
+    return OnEnded(causes);
+  }
+  bool collectives_only = true;
+  std::vector<std::string> sites;
+  std::vector<std::string> evidence = {"these ranks wait for each other:"};
+  for (const Wait* wait : cycle) {
+    collectives_only = collectives_only && wait->what == Wait::kCollective;
+    sites.push_back(Site(*wait));
+    evidence.push_back("  " + Name(wait->rank) + " " + Describe(*wait));
+  }
+  Bound(&evidence);
+  return Render(collectives_only ? "PX209" : "PX302", sites, evidence);
+}
+
+bool Reporter::Leftover(Failure* failure) const {
+  if (unreceived_.empty()) return false;
+  std::vector<std::string> sites;
+  for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
+  *failure = Render("PX201", sites, DescribeUnreceived());
+  return true;
+}
+
+Failure Reporter::TimedOut(const Rank& rank, double limit_s) const {
+  std::vector<std::string> sites;
+  std::vector<std::string> evidence;
+  for (const Wait& wait : waits_) {
+    if (wait.rank != rank.index) continue;
+    sites.push_back(Site(wait));
+    evidence.push_back(Name(rank.index) + " " + Describe(wait) + " since more than " + Seconds(limit_s) +
+                       " (PEERAX_TIMEOUT_S)");
+  }
+  if (evidence.empty()) {  // it waits for the others at the end of the body
+    evidence.push_back(Name(rank.index) + " finished and waits for the others since more than " + Seconds(limit_s) +
+                       " (PEERAX_TIMEOUT_S)");
+  }
+  Bound(&evidence);
+  return Render("PX301", sites, evidence);
+}
+
+}  // namespace peerax

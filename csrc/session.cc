@@ -1,0 +1,387 @@
+// See session.h.
+#include "session.h"
+
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include "report.h"
+#include "resume_pool.h"
+#include "settings.h"
+
+namespace peerax {
+namespace {
+
+// Up to this size a message of a pair is copied into a buffer if its receiver is not there yet, so that the sender
+// need not wait; a larger one is copied once, straight from the sender's array.
+constexpr std::size_t kEagerBytes = 64 * 1024;
+// A sender of a pair that runs further ahead waits, or a loop would buffer without bound.
+constexpr std::size_t kEagerMessages = 8;
+
+void Copy(void* to, const void* from, std::size_t size_bytes) {
+  if (size_bytes != 0) std::memcpy(to, from, size_bytes);
+}
+
+void Zero(const View& view) {
+  if (view.size_bytes != 0) std::memset(view.data, 0, view.size_bytes);
+}
+
+}  // namespace
+
+std::int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Owned::Owned(Owned&& other) noexcept : data(std::move(other.data)), counted_bytes(other.counted_bytes) {
+  other.counted_bytes = 0;
+}
+
+Owned& Owned::operator=(Owned&& other) noexcept {
+  std::swap(data, other.data);
+  std::swap(counted_bytes, other.counted_bytes);
+  return *this;
+}
+
+Owned::~Owned() {
+  if (counted_bytes != 0) TheSettings().buffered_bytes.fetch_sub(static_cast<std::int64_t>(counted_bytes));
+}
+
+Session::Session(std::int32_t size) : active_(size) {
+  ranks_.reserve(size);
+  for (std::int32_t i = 0; i < size; ++i) {
+    ranks_.push_back(std::make_unique<Rank>());
+    ranks_.back()->session = this;
+    ranks_.back()->index = i;
+  }
+}
+
+Session::~Session() = default;
+
+void Session::Open(Rank& rank, const Operation& operation) {
+  rank.operation.store(&operation, std::memory_order_relaxed);
+  rank.remaining.store(1, std::memory_order_relaxed);
+}
+
+Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
+  auto [it, first_time] = rank.ends.try_emplace(&operation);
+  Rank::Ends& ends = it->second;
+  if (!first_time) return ends;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (operation.kind == Kind::kGather) {
+    auto& gathering = gatherings_[{&operation, operation.group[rank.index]}];
+    if (gathering == nullptr) {
+      gathering = std::make_unique<Gathering>();
+      for (std::int32_t group : operation.group) gathering->size += group == operation.group[rank.index];
+    }
+    ends.gathering = gathering.get();
+    return ends;
+  }
+  const Operation* pair = operation.kind == Kind::kExchange ? &operation : nullptr;
+  if (operation.kind != Kind::kReceive && operation.destination[rank.index] >= 0) {
+    ends.out = FindChannel(pair, rank.index, operation.destination[rank.index], operation.tag);
+  }
+  if (operation.kind != Kind::kSend && operation.source[rank.index] >= 0) {
+    ends.in = FindChannel(pair, operation.source[rank.index], rank.index, operation.tag);
+  }
+  return ends;
+}
+
+Channel* Session::FindChannel(const Operation* pair, std::int32_t source, std::int32_t destination, std::int64_t tag) {
+  auto& channel = channels_[{pair, source, destination, tag}];
+  if (channel == nullptr) channel = std::make_unique<Channel>(source, destination, tag, pair);
+  return channel.get();
+}
+
+void Session::StartSend(Rank& rank, const Operation& operation, const std::vector<ConstView>& leaves) {
+  Open(rank, operation);
+  if (operation.destination[rank.index] < 0) return;
+  Channel& channel = *FindEnds(rank, operation).out;
+  for (std::size_t i = 0; i < leaves.size(); ++i) Post(rank, channel, operation, i, leaves[i]);
+}
+
+void Session::StartReceive(Rank& rank, const Operation& operation, const std::vector<View>& leaves) {
+  Open(rank, operation);
+  if (operation.source[rank.index] < 0) {
+    for (const View& leaf : leaves) Zero(leaf);
+    return;
+  }
+  Channel& channel = *FindEnds(rank, operation).in;
+  for (std::size_t i = 0; i < leaves.size(); ++i) Take(rank, channel, operation, i, leaves[i]);
+}
+
+void Session::StartExchange(Rank& rank, const Operation& operation, const std::vector<ConstView>& sent,
+                            const std::vector<View>& received) {
+  Open(rank, operation);
+  const Rank::Ends& ends = FindEnds(rank, operation);
+  if (ends.out != nullptr) {
+    for (std::size_t i = 0; i < sent.size(); ++i) Post(rank, *ends.out, operation, i, sent[i]);
+  }
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    if (ends.in != nullptr) {
+      Take(rank, *ends.in, operation, i, received[i]);
+    } else {
+      Zero(received[i]);
+    }
+  }
+}
+
+void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view) {
+  ++rank.messages;
+  rank.size_bytes += static_cast<std::int64_t>(view.size_bytes);
+  std::unique_lock<std::mutex> lock(channel.mutex);
+  if (failed_.load(std::memory_order_acquire)) return;
+  ++channel.sent;
+  if (!channel.receives.empty()) {
+    const Receive receive = channel.receives.front();
+    channel.receives.pop_front();
+    lock.unlock();
+    if (TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
+      Copy(receive.data, view.data, view.size_bytes);
+    } else {
+      Zero({receive.data, receive.size_bytes});
+    }
+    Complete(*receive.rank);
+    return;
+  }
+  Message message;
+  message.size_bytes = view.size_bytes;
+  message.operation = &operation;
+  message.leaf = leaf;
+  const bool pair = channel.pair != nullptr;
+  const bool lend = pair ? view.size_bytes > kEagerBytes || channel.messages.size() >= kEagerMessages
+                         : TheSettings().rendezvous.load(std::memory_order_relaxed);
+  if (lend) {
+    message.data = view.data;
+    message.lender = &rank;
+    rank.remaining.fetch_add(1, std::memory_order_relaxed);
+    channel.messages.push_back(std::move(message));
+    return;
+  }
+  if (!pair) {
+    const auto size_bytes = static_cast<std::int64_t>(view.size_bytes);
+    const std::int64_t limit_bytes = TheSettings().buffer_limit_bytes.load(std::memory_order_relaxed);
+    const std::int64_t now_bytes = TheSettings().buffered_bytes.fetch_add(size_bytes) + size_bytes;
+    message.owned.counted_bytes = view.size_bytes;
+    if (now_bytes > limit_bytes) {
+      lock.unlock();
+      Fail("PX307", {operation.site}, DescribeBufferLimit(rank, channel, operation, leaf, now_bytes, limit_bytes));
+      return;
+    }
+  }
+  message.owned.data.reset(new (std::nothrow) char[view.size_bytes]);
+  if (message.owned.data == nullptr) {
+    lock.unlock();
+    Fail("PX307", {operation.site}, {"no memory is left for a buffer of " + std::to_string(view.size_bytes) + " bytes"});
+    return;
+  }
+  Copy(message.owned.data.get(), view.data, view.size_bytes);
+  message.data = message.owned.data.get();
+  channel.messages.push_back(std::move(message));
+}
+
+void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view) {
+  std::unique_lock<std::mutex> lock(channel.mutex);
+  if (failed_.load(std::memory_order_acquire)) {
+    Zero(view);
+    return;
+  }
+  ++channel.received;
+  if (channel.messages.empty()) {
+    rank.remaining.fetch_add(1, std::memory_order_relaxed);
+    channel.receives.push_back({view.data, view.size_bytes, &operation, leaf, &rank});
+    return;
+  }
+  const Message message = std::move(channel.messages.front());
+  channel.messages.pop_front();
+  lock.unlock();
+  if (TypesAgree(*message.operation, message.leaf, message.size_bytes, operation, leaf, view.size_bytes, channel)) {
+    Copy(view.data, message.data, view.size_bytes);
+  } else {
+    Zero(view);
+  }
+  if (message.lender != nullptr) Complete(*message.lender);
+}
+
+bool Session::TypesAgree(const Operation& sent, std::size_t sent_leaf, std::size_t sent_bytes,
+                         const Operation& received, std::size_t received_leaf, std::size_t received_bytes,
+                         const Channel& channel) {
+  if (&sent == &received && sent_leaf == received_leaf) return true;
+  const std::string& sent_type = sent.types[sent_leaf];
+  const std::string& received_type = received.types[received_leaf];
+  if (sent_type == received_type && sent_bytes == received_bytes) return true;
+  const std::string& received_site = received.kind == Kind::kExchange ? received.receive_site : received.site;
+  Fail("PX304", {sent.site, received_site}, DescribeMismatch(channel, sent_type, received_type));
+  return false;
+}
+
+void Session::StartGather(Rank& rank, const Operation& operation) {
+  Open(rank, operation);
+  rank.may_enter = false;
+  Gathering& gathering = *FindEnds(rank, operation).gathering;
+  std::unique_lock<std::mutex> lock(gathering.mutex);
+  if (failed_.load(std::memory_order_acquire)) return;
+  if (static_cast<std::int32_t>(gathering.arrived.size()) + 1 < gathering.size) {
+    rank.remaining.fetch_add(1, std::memory_order_relaxed);
+    gathering.arrived.push_back(&rank);
+    return;
+  }
+  std::vector<Rank*> others;
+  others.swap(gathering.arrived);
+  lock.unlock();
+  rank.may_enter = true;
+  for (Rank* other : others) {
+    other->may_enter = true;
+    Complete(*other);
+  }
+}
+
+bool Session::MayEnterCollective(Rank& rank) {
+  if (rank.may_enter) return true;
+  EndRank(rank);
+  return false;
+}
+
+void Session::StartEnd(Rank& rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  rank.operation.store(nullptr, std::memory_order_relaxed);
+  rank.waits_for_end = !failed_.load(std::memory_order_relaxed);
+  rank.remaining.store(rank.waits_for_end ? 2 : 1, std::memory_order_relaxed);
+  rank.ended.store(true, std::memory_order_release);
+}
+
+void Session::ReleaseEnds() {
+  for (const auto& rank : ranks_) {
+    if (!rank->waits_for_end) continue;
+    rank->waits_for_end = false;
+    Complete(*rank);
+  }
+}
+
+bool Session::Park(Rank& rank) {
+  // Another thread may resume the rank, and end the session, as soon as `remaining` is released.
+  const std::shared_ptr<Session> keep = shared_from_this();
+  rank.parked_since_ns.store(NowNs(), std::memory_order_relaxed);
+  if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    rank.parked_since_ns.store(0, std::memory_order_relaxed);
+    rank.resume = nullptr;
+    return true;
+  }
+  if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
+  return false;
+}
+
+void Session::Complete(Rank& rank) {
+  if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  active_.fetch_add(1, std::memory_order_acq_rel);
+  RunOnResumeThread([&rank] {
+    const Operation* operation = rank.operation.load(std::memory_order_relaxed);
+    const double waited_s = static_cast<double>(NowNs() - rank.parked_since_ns.exchange(0)) * 1e-9;
+    if (operation != nullptr && waited_s > rank.longest_wait_s) {
+      rank.longest_wait_s = waited_s;
+      rank.longest_wait = operation;
+    }
+    const std::function<void()> resume = std::move(rank.resume);
+    rank.resume = nullptr;
+    resume();  // the session may be gone when it returns
+  });
+}
+
+// A rank that leaves without waiting for the others.
+void Session::EndRank(Rank& rank) {
+  const std::shared_ptr<Session> keep = shared_from_this();
+  rank.operation.store(nullptr, std::memory_order_relaxed);
+  rank.ended.store(true, std::memory_order_release);
+  if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
+}
+
+void Session::OnQuiet() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (finished_ || active_.load(std::memory_order_acquire) != 0) return;
+  bool all_ended = true;
+  for (const auto& rank : ranks_) all_ended = all_ended && rank->ended.load(std::memory_order_acquire);
+  if (!all_ended) {
+    FailLocked(Reporter(*this).Stuck());
+    return;
+  }
+  if (!failed_.load(std::memory_order_relaxed)) {
+    Failure leftover;
+    if (Reporter(*this).Leftover(&leftover)) FailLocked(std::move(leftover));
+  }
+  finished_ = true;
+  AddTotals();
+  ReleaseEnds();
+}
+
+void Session::Fail(const std::string& code, const std::vector<std::string>& sites,
+                   const std::vector<std::string>& evidence) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (failed_.load(std::memory_order_relaxed)) return;
+  FailLocked(Reporter(*this).Render(code, sites, evidence));
+}
+
+void Session::FailLocked(Failure failure) {
+  failure_ = std::move(failure);
+  failed_.store(true, std::memory_order_release);
+  ReleaseAll();
+}
+
+void Session::ReleaseAll() {
+  for (auto& [key, channel] : channels_) {
+    std::lock_guard<std::mutex> lock(channel->mutex);
+    for (const Receive& receive : channel->receives) {
+      Zero({receive.data, receive.size_bytes});
+      Complete(*receive.rank);
+    }
+    channel->receives.clear();
+    for (const Message& message : channel->messages) {
+      if (message.lender != nullptr) Complete(*message.lender);
+    }
+    channel->messages.clear();
+  }
+  for (auto& [key, gathering] : gatherings_) {
+    std::lock_guard<std::mutex> lock(gathering->mutex);
+    for (Rank* rank : gathering->arrived) Complete(*rank);
+    gathering->arrived.clear();
+  }
+  ReleaseEnds();
+}
+
+double Session::CheckWaits(double limit_s, std::int64_t now_ns) {
+  double next_s = limit_s;
+  for (const auto& rank : ranks_) {
+    const std::int64_t since_ns = rank->parked_since_ns.load(std::memory_order_relaxed);
+    if (since_ns == 0) continue;
+    const double left_s = limit_s - static_cast<double>(now_ns - since_ns) * 1e-9;
+    if (left_s > 0) {
+      next_s = left_s < next_s ? left_s : next_s;
+      continue;
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    // It may have gone on meanwhile; an exact look needs the lock only now.
+    if (finished_ || failed_.load(std::memory_order_relaxed)) return limit_s;
+    if (rank->parked_since_ns.load(std::memory_order_relaxed) != since_ns) continue;
+    FailLocked(Reporter(*this).TimedOut(*rank, limit_s));
+    return limit_s;
+  }
+  return next_s;
+}
+
+void Session::AddTotals() {
+  Totals& totals = TheTotals();
+  std::lock_guard<std::mutex> lock(totals.mutex);
+  ++totals.runs;
+  if (failed_.load(std::memory_order_relaxed)) ++totals.failed_runs;
+  if (size() > totals.ranks) totals.ranks = size();
+  for (const auto& rank : ranks_) {
+    totals.messages += rank->messages;
+    totals.size_bytes += rank->size_bytes;
+    if (rank->longest_wait_s > totals.longest_wait_s) {
+      totals.longest_wait_s = rank->longest_wait_s;
+      totals.longest_wait_site = rank->longest_wait->kind == Kind::kExchange ? rank->longest_wait->receive_site
+                                                                             : rank->longest_wait->site;
+    }
+  }
+}
+
+}  // namespace peerax

@@ -1,0 +1,142 @@
+// One execution of one shard_map body on all ranks: who runs, who waits for whom, and the channels between them.
+//
+// A rank calls Start* in program order, never two at a time, then Finish. Finish says "done" or parks the rank:
+// then the given function is called later, once, on a resume thread. A run that fails lets every rank go on at once
+// with zeros, so that nobody waits for a rank that has left, and every rank is told at its end. The end of a run that
+// succeeds is a barrier, or a rank could return values while another is about to fail.
+//
+// Exactness: `active_` counts the ranks that run. A rank that is woken is counted by its waker, which runs itself; so
+// zero means that nobody runs and nobody is about to, and the state is final: all ended, or stuck for ever.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "channel.h"
+#include "operation.h"
+
+namespace peerax {
+
+class Session;
+
+// The members of one collective that have arrived.
+struct Gathering {
+  std::mutex mutex;
+  std::int32_t size = 0;
+  std::vector<Rank*> arrived;
+};
+
+struct Rank {
+  Session* session = nullptr;
+  std::int32_t index = 0;
+  std::shared_ptr<Session> keep;  // set while the rank is inside the body; whoever ends it takes it out
+
+  // Parts of the current operation that are open, plus one while it is being started. Whoever takes it to zero
+  // resumes the rank.
+  std::atomic<int> remaining{0};
+  std::function<void()> resume;                     // set before the rank parks
+  std::atomic<const Operation*> operation{nullptr};  // the current one
+  std::atomic<std::int64_t> parked_since_ns{0};     // 0: runs
+  std::atomic<bool> ended{false};
+  bool waits_for_end = false;  // guarded by Session::mutex_
+  bool may_enter = false;  // its gathering is complete; written before the rank is completed
+
+  // Only the rank itself uses these.
+  struct Ends {
+    Channel* out = nullptr;
+    Channel* in = nullptr;
+    Gathering* gathering = nullptr;
+  };
+  std::unordered_map<const Operation*, Ends> ends;
+  std::int64_t messages = 0;
+  std::int64_t size_bytes = 0;
+  double longest_wait_s = 0;
+  const Operation* longest_wait = nullptr;
+};
+
+struct Failure {
+  std::string code;
+  std::string text;  // the whole report
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  explicit Session(std::int32_t size);
+  ~Session();
+
+  std::int32_t size() const { return static_cast<std::int32_t>(ranks_.size()); }
+  Rank& rank(std::int32_t index) { return *ranks_[index]; }
+
+  // Start an operation; Finish must follow.
+  void StartSend(Rank& rank, const Operation& operation, const std::vector<ConstView>& leaves);
+  void StartReceive(Rank& rank, const Operation& operation, const std::vector<View>& leaves);
+  void StartExchange(Rank& rank, const Operation& operation, const std::vector<ConstView>& sent,
+                     const std::vector<View>& received);
+  // Waits until all members of the rank's group are here. After a failure nobody may go on into the collective:
+  // false says so, and that the rank has left the session.
+  void StartGather(Rank& rank, const Operation& operation);
+  bool MayEnterCollective(Rank& rank);
+  void StartEnd(Rank& rank);
+
+  // True: the operation is complete. False: resume() will be called when it is.
+  // make_resume is called only if the rank has to wait.
+  template <typename MakeResume>
+  bool Finish(Rank& rank, MakeResume make_resume) {
+    if (rank.remaining.load(std::memory_order_acquire) == 1) {
+      rank.remaining.store(0, std::memory_order_relaxed);
+      return true;
+    }
+    rank.resume = make_resume();
+    return Park(rank);
+  }
+
+  // The report of a failed run, or nullptr. Stable once StartEnd's wait is over.
+  const Failure* failure() const { return failed_.load(std::memory_order_acquire) ? &failure_ : nullptr; }
+  // The first failure counts. evidence: one line each, after the sites.
+  void Fail(const std::string& code, const std::vector<std::string>& sites, const std::vector<std::string>& evidence);
+
+  // Watchdog: fails the run if a rank has waited longer than limit_s. Returns seconds until it should look again.
+  double CheckWaits(double limit_s, std::int64_t now_ns);
+
+ private:
+  friend class Reporter;
+
+  void Open(Rank& rank, const Operation& operation);
+  Rank::Ends& FindEnds(Rank& rank, const Operation& operation);
+  Channel* FindChannel(const Operation* pair, std::int32_t source, std::int32_t destination, std::int64_t tag);
+  void Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view);
+  void Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view);
+  bool TypesAgree(const Operation& sent, std::size_t sent_leaf, std::size_t sent_bytes, const Operation& received,
+                  std::size_t received_leaf, std::size_t received_bytes, const Channel& channel);
+  bool Park(Rank& rank);
+  void EndRank(Rank& rank);
+  void Complete(Rank& rank);
+  void OnQuiet();
+  void FailLocked(Failure failure);  // mutex_ held
+  void ReleaseAll();                 // mutex_ held
+  void ReleaseEnds();                // mutex_ held
+  void AddTotals();
+
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::atomic<std::int32_t> active_;
+  std::atomic<bool> failed_{false};
+
+  std::mutex mutex_;  // guards what follows; taken before any channel's mutex
+  Failure failure_;   // written once, before failed_ is set
+  bool finished_ = false;
+  std::map<std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t>, std::unique_ptr<Channel>> channels_;
+  std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Gathering>> gatherings_;
+};
+
+std::int64_t NowNs();
+
+}  // namespace peerax

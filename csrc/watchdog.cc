@@ -1,0 +1,108 @@
+// See watchdog.h.
+#include "watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "settings.h"
+
+namespace peerax {
+namespace {
+
+constexpr double kLookAtLeastEvery_s = 1.0;  // a limit that is lowered while it runs is seen this soon
+
+struct Open {
+  std::shared_ptr<Session> session;
+  std::int32_t joined = 0;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::condition_variable changed;
+  // A session is listed until all ranks have joined it; after that it lives as long as a rank uses it.
+  std::map<std::pair<std::int64_t, const void*>, Open> joining;
+  std::vector<std::weak_ptr<Session>> watched;
+  bool started = false;
+};
+
+// Never destroyed: the watchdog's thread uses it.
+Registry& TheRegistry() {
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+void Watch() {
+  Registry& registry = TheRegistry();
+  std::vector<std::shared_ptr<Session>> sessions;
+  double next_s = kLookAtLeastEvery_s;
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(registry.mutex);
+      registry.changed.wait(lock, [&] { return !registry.watched.empty(); });
+      registry.changed.wait_for(lock, std::chrono::duration<double>(next_s), [] { return false; });
+      auto& watched = registry.watched;
+      watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.expired(); }),
+                    watched.end());
+      for (const auto& weak : watched) {
+        if (auto session = weak.lock()) sessions.push_back(std::move(session));
+      }
+    }
+    next_s = kLookAtLeastEvery_s;
+    const double limit_s = TheSettings().timeout_s.load(std::memory_order_relaxed);
+    for (const auto& session : sessions) {
+      next_s = std::min(next_s, std::max(0.01, session->CheckWaits(limit_s, NowNs())));
+    }
+    sessions.clear();
+  }
+}
+
+// registry.mutex held.
+void StartWatching(Registry& registry, const std::shared_ptr<Session>& session) {
+  auto& watched = registry.watched;
+  // Dead entries are dropped here too, or 1,000 short runs would pile up between two looks.
+  if (watched.size() >= 16) {
+    watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.expired(); }),
+                  watched.end());
+  }
+  const bool first = watched.empty();
+  watched.push_back(session);
+  if (!registry.started) {
+    registry.started = true;
+    std::thread(Watch).detach();
+  } else if (first) {
+    registry.changed.notify_one();
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Session> JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t size) {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto key = std::make_pair(run, body);
+  Open& open = registry.joining[key];
+  if (open.session == nullptr) {
+    open.session = std::make_shared<Session>(size);
+    StartWatching(registry, open.session);
+  }
+  const std::shared_ptr<Session> session = open.session;
+  session->rank(rank).keep = session;
+  if (++open.joined == size) registry.joining.erase(key);
+  return session;
+}
+
+int OpenSessionCount() {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  int count = 0;
+  for (const auto& weak : registry.watched) count += weak.expired() ? 0 : 1;
+  return count;
+}
+
+}  // namespace peerax

@@ -1,0 +1,17 @@
+// All sessions that are open, by the execution they belong to, and the thread that looks for waits over the limit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "session.h"
+
+namespace peerax {
+
+// The session that a rank enters in this execution: the first rank makes it, the others join. One (run, body) is
+// open at most once at a time, since the end of a session is a barrier.
+std::shared_ptr<Session> JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t size);
+
+int OpenSessionCount();
+
+}  // namespace peerax
