@@ -1,0 +1,38 @@
+"""Point-to-point communication for JAX: psend and precv on CPU, GPU and TPU.
+
+Importing peerax does not import JAX; its names are resolved when they are used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peerax.diagnostics import PeeraxError, explain
+    from peerax.install import install
+    from peerax.ops import create_token, order, precv, psend
+
+__all__ = ["PeeraxError", "create_token", "explain", "install", "order", "precv", "psend"]
+
+_HOMES = {
+    "PeeraxError": "peerax.diagnostics",
+    "explain": "peerax.diagnostics",
+    "install": "peerax.install",
+    "create_token": "peerax.ops",
+    "order": "peerax.ops",
+    "precv": "peerax.ops",
+    "psend": "peerax.ops",
+}
+
+
+def __getattr__(name: str):
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("peerax")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'peerax' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

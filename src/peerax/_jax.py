@@ -1,0 +1,207 @@
+"""The only file that touches JAX's private modules or depends on its version."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jaxlib
+from jax import lax
+from jax._src import config, core, effects, source_info_util
+from jax._src import shard_map as _shard_map
+from jax._src.core import eval_context, get_axis_env
+from jax._src.interpreters import mlir
+from jax._src.lax import parallel as _parallel
+from jax._src.lib.mlir.dialects import hlo
+from jax.extend.core import Primitive
+
+__all__ = ["Primitive", "mlir"]
+
+ShardMapTrace = _shard_map.ShardMapTrace
+ShapedArray = core.ShapedArray
+Literal = core.Literal
+shard_map_p = _shard_map.shard_map_p
+
+PACKAGE_DIRECTORIES = tuple(os.path.dirname(module.__file__) + os.sep for module in (jax, jaxlib))
+
+
+class Communication(effects.Effect):
+    """Marks psend and precv, so that JAX removes none of them, even if its result is not used."""
+
+    def __eq__(self, other):
+        return isinstance(other, Communication)
+
+    def __hash__(self):
+        return hash(Communication)
+
+    def __repr__(self):
+        return "Communication"
+
+
+for _kinds in (
+    effects.lowerable_effects,
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.remat_allowed_effects,
+):
+    _kinds.add_type(Communication)
+communication = Communication()
+
+
+# Axes and types.
+
+
+def axis_sizes() -> dict[Any, int]:
+    """Sizes of the axis names in scope: manual mesh axes and vmapped axes."""
+    return dict(get_axis_env().axis_sizes)
+
+
+def varying(aval) -> frozenset:
+    """Manual axes along which a value of this type differs; empty while check_vma is off."""
+    return aval.manual_axis_type.varying
+
+
+def tracks_varying() -> bool:
+    """Return whether types say along which axes values differ (shard_map's check_vma)."""
+    return config._check_vma.value
+
+
+def make_varying(x, axes: tuple):
+    """Mark x as different along axes, where types track that."""
+    return _parallel.insert_collective_pvary(axes, x)
+
+
+def local_aval(shape, dtype, axes: frozenset):
+    """Type of a per-rank array inside manual axes that varies along axes and is not sharded otherwise."""
+    mesh = jax.sharding.get_abstract_mesh()
+    aval = core.ShapedArray(shape, dtype)
+    if mesh.empty:
+        return aval
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*[None] * len(shape)))
+    axes = axes if tracks_varying() else frozenset()
+    return aval.update(sharding=sharding, manual_axis_type=core.ManualAxisType(varying=axes))
+
+
+# Jaxprs.
+
+
+def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
+    """Return the jaxpr and its constants, of a closed jaxpr as well as of an open one."""
+    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def is_jaxpr(value) -> bool:
+    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
+
+
+@functools.cache
+def user_frame(file: str) -> bool:
+    return source_info_util.is_user_filename(file)
+
+
+def equation_site(eqn) -> tuple[str, int] | None:
+    """File and line of the user's code that made an equation."""
+    frame = source_info_util.user_frame(eqn.source_info.traceback)
+    return None if frame is None else (frame.file_name, frame.start_line)
+
+
+@contextlib.contextmanager
+def equation_context(eqn) -> Iterator[None]:
+    """What an equation was traced under: source, name stack, compute type and so on."""
+    name_stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
+    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
+        yield
+
+
+def rebind(eqn, operands: Sequence[Any]) -> list[Any]:
+    """Apply an equation to other operands."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    result = eqn.primitive.bind(*operands, **params)
+    return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """Numbers of constants and of carried values among the operands of a scan."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # since JAX 0.11
+    return len(consts), len(carry)
+
+
+# Lowering.
+
+
+def partition_id():
+    """The rank's number among all devices of the program, as a uint32 scalar."""
+    return hlo.partition_id()
+
+
+def override_shard_map_lowering(rule: Callable, platform: str) -> None:
+    """Lower shard_map by rule(original, ctx, *operands, **params) on one platform."""
+    original = _shard_map._shard_map_lowering
+    mlir.register_lowering(shard_map_p, functools.partial(rule, original), platform=platform)
+
+
+def inside_lowering(fun: Callable, ctx, operands: Sequence[Any]) -> Sequence[Any]:
+    """Lower a function of the operands in place."""
+    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+
+
+def shard_map_axes(params: dict[str, Any]) -> frozenset:
+    """The axes that a shard_map equation makes manual."""
+    return frozenset(params["newly_manual_axes"])
+
+
+# Eager evaluation of shard_map.
+
+
+class NeedsWholeProgram(BaseException):
+    """Unwinds an eager shard_map. Not an Exception: user code must not catch it."""
+
+
+def compile_eager_shard_map_if(needs_whole_program: Callable[[Primitive, dict[str, Any]], bool]) -> None:
+    """Compile an eager shard_map as a whole when it meets an equation that says so.
+
+    Otherwise JAX evaluates it one primitive at a time, each an execution of its own.
+    """
+    evaluate_call = core.EvalTrace.process_shard_map
+    evaluate_primitive = ShardMapTrace.process_primitive
+
+    @functools.wraps(evaluate_primitive)
+    def process_primitive(self, primitive, tracers, params, /):
+        if needs_whole_program(primitive, params):
+            raise NeedsWholeProgram
+        return evaluate_primitive(self, primitive, tracers, params)
+
+    @functools.wraps(evaluate_call)
+    def process_shard_map(trace, primitive, fun, args, **params):
+        try:
+            return evaluate_call(trace, primitive, fun, args, **params)
+        except NeedsWholeProgram:
+            return _compile_call(primitive, fun, args, params)
+
+    ShardMapTrace.process_primitive = process_primitive
+    core.EvalTrace.process_shard_map = process_shard_map
+
+
+def _compile_call(primitive, fun, args, params):
+    trees = []
+
+    def call(*operands):
+        results = primitive.bind(*operands, subfuns=(fun,), **params)  # JAX's FlatTree
+        trees.append(results)
+        return list(results)
+
+    with eval_context(), jax.disable_jit(False):
+        results = jax.jit(call)(*args)
+    return trees[0].update(results)
+
+
+# Names that JAX may drop one day: nothing of peerax relies on them.
+
+
+def lax_name(name: str) -> Callable | None:
+    """jax.lax's own function of that name without its deprecation warning, or None."""
+    return vars(lax).get(name)

@@ -1,0 +1,314 @@
+"""The total order: rewrites the body of a shard_map for CPU when it is lowered, after differentiation and batching.
+
+Every communicating equation takes the rank's handle from the one before and gives it to the next, through loops and
+branches. Pairs become exchanges. JAX's own collectives are joined by all members together, or by none. Bodies without
+peerax's operations are left alone.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from peerax import _jax
+from peerax.diagnostics import PeeraxError
+from peerax.ops._leaves import carrier_dtype, type_name
+from peerax.ops._order import order_p
+from peerax.ops._pairs import find_pairs
+from peerax.ops._precv import precv_p
+from peerax.ops._psend import psend_p
+from peerax.ops._ranks import Ranks
+from peerax.ops._site import as_site, location
+from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
+
+# Equations that name axes and yet communicate nothing.
+_SILENT = {"axis_index", "pvary", "pcast", "vary_unreduced_cast", "vary_unreduced_cast_p", "reduced_vary_cast", "preduced"}
+
+
+def has_peerax(jaxpr: Any) -> bool:
+    """Return whether a body contains psend or precv, not counting shard_maps inside it."""
+    return _any_equation(jaxpr, lambda e: e.primitive in (psend_p, precv_p))
+
+
+def run_body(jaxpr: Any, consts: Sequence[Any], ranks: Ranks, handle: Any, operands: Sequence[Any]):
+    """Evaluate a jaxpr in total order; return the handle and the results."""
+    return _Body(ranks).run(jaxpr, consts, handle, operands)
+
+
+class _Body:
+    def __init__(self, ranks: Ranks):
+        self.ranks = ranks
+
+    def run(self, jaxpr, consts, handle, operands):
+        env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
+        pairs = find_pairs(jaxpr.eqns)
+        received = {}  # results of exchanges, by the position of their precv
+
+        def read(atom):
+            return atom.val if isinstance(atom, _jax.Literal) else env[atom]
+
+        for i, eqn in enumerate(jaxpr.eqns):
+            values = [read(v) for v in eqn.invars]
+            with _jax.equation_context(eqn):
+                if i in pairs:
+                    receive = jaxpr.eqns[pairs[i]]
+                    handle, received[pairs[i]] = self._exchange(eqn, receive, handle, values[1:])
+                    results = [_token_after(eqn, values[0])]
+                elif i in received:
+                    results = received.pop(i)
+                else:
+                    handle, results = self._step(eqn, handle, values)
+            env.update(zip(eqn.outvars, results, strict=True))
+        return handle, [read(v) for v in jaxpr.outvars]
+
+    def _step(self, eqn, handle, values):
+        if eqn.primitive is psend_p:
+            return self._send(eqn, handle, values)
+        if eqn.primitive is precv_p:
+            return self._receive(eqn, handle)
+        if eqn.primitive.name == "ppermute" and not _is_key(values[0]):
+            return self._ppermute(eqn, handle, values)
+        if _is_collective(eqn):
+            return self._collective(eqn, handle, values)
+        if not _any_in_params(eqn, _communicates):
+            return handle, _jax.rebind(eqn, values)
+        rule = {
+            "scan": self._scan,
+            "while": self._while,
+            "cond": self._cond,
+            "shard_map": self._opaque,
+            "custom_linear_solve": self._linear_solve,
+        }.get(eqn.primitive.name, self._inline)
+        return rule(eqn, handle, values)
+
+    # peerax's own operations.
+
+    def _send(self, eqn, handle, values):
+        params = eqn.params
+        destination, source = self.ranks.ends(params["axes"], params["perm"])
+        operation = Operation(
+            "send", "psend", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
+        )
+        (handle,) = send_p.bind(handle, *map(_carry, values[1:]), operation=operation)
+        return handle, [_token_after(eqn, values[0])]
+
+    def _receive(self, eqn, handle):
+        params = eqn.params
+        destination, source = self.ranks.ends(params["axes"], params["perm"])
+        operation = Operation(
+            "receive", "precv", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
+        )
+        carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in params["shapes"])
+        handle, *results = receive_p.bind(handle, operation=operation, shapes=carried, varying=_varying(eqn))
+        return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, params["shapes"], strict=True)]
+
+    def _exchange(self, send, receive, handle, values):
+        destination, source = self.ranks.ends(send.params["axes"], send.params["perm"])
+        operation = Operation(
+            "exchange",
+            "psend",
+            send.params["site"],
+            receive_site=receive.params["site"],
+            tag=send.params["tag"],
+            types=send.params["types"],
+            destination=destination,
+            source=source,
+        )
+        handle, *results = exchange_p.bind(
+            handle, *map(_carry, values), operation=operation, varying=_varying(receive)
+        )
+        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
+
+    # JAX's collectives.
+
+    def _ppermute(self, eqn, handle, values):
+        """A ppermute is an exchange. XLA's own may be moved into branches that not all ranks take (E9)."""
+        axes = _axes_of(eqn)
+        size = self.ranks.length(axes)
+        destination, source = self.ranks.ends(axes, tuple((s % size, d % size) for s, d in eqn.params["perm"]))
+        site = _site_of(eqn)
+        types = tuple(type_name(x.shape, x.dtype) for x in values)
+        operation = Operation(
+            "exchange", "ppermute", site, receive_site=site, types=types, destination=destination, source=source
+        )
+        handle, *results = exchange_p.bind(
+            handle, *map(_carry, values), operation=operation, varying=_varying(eqn)
+        )
+        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
+
+    def _collective(self, eqn, handle, values):
+        """All members gather first: XLA's rendezvous aborts the process if one of them never comes."""
+        group = self.ranks.groups(_axes_of(eqn), eqn.params.get("axis_index_groups"))
+        operation = Operation("gather", eqn.primitive.name, _site_of(eqn), group=group)
+        handle, *values = _on_plain(functools.partial(gather_p.bind, operation=operation), handle, values)
+        handle, *results = order_p.bind(handle, *_jax.rebind(eqn, values))
+        return handle, results
+
+    # Control flow.
+
+    def _scan(self, eqn, handle, values):
+        jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
+        num_consts, num_carry = _jax.scan_counts(eqn.params)
+        fixed, carry, xs = values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :]
+
+        def step(state, x):
+            handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x])
+            return (handle, *results[:num_carry]), tuple(results[num_carry:])
+
+        (handle, *carry), ys = lax.scan(
+            step,
+            (handle, *carry),
+            tuple(xs),
+            length=eqn.params["length"],
+            reverse=eqn.params["reverse"],
+            unroll=eqn.params["unroll"],
+        )
+        return handle, [*carry, *ys]
+
+    def _while(self, eqn, handle, values):
+        params = eqn.params
+        cond, cond_consts = _jax.open_jaxpr(params["cond_jaxpr"])
+        body, body_consts = _jax.open_jaxpr(params["body_jaxpr"])
+        for_cond, rest = values[: params["cond_nconsts"]], values[params["cond_nconsts"] :]
+        for_body, carry = rest[: params["body_nconsts"]], rest[params["body_nconsts"] :]
+
+        def test(handle, carry):
+            handle, (again,) = self.run(cond, cond_consts, handle, [*for_cond, *carry])
+            return handle, again
+
+        if not _communicates(cond):
+
+            def step(state):
+                handle, results = self.run(body, body_consts, state[0], [*for_body, *state[1:]])
+                return (handle, *results)
+
+            handle, *carry = lax.while_loop(lambda state: test(state[0], state[1:])[1], step, (handle, *carry))
+            return handle, carry
+
+        # A condition that communicates is evaluated in the body, where the handle can be given on.
+        def step_and_test(state):
+            handle, results = self.run(body, body_consts, state[0], [*for_body, *state[2:]])
+            handle, again = test(handle, results)
+            return (handle, again, *results)
+
+        state = lax.while_loop(lambda state: state[1], step_and_test, (*test(handle, carry), *carry))
+        return state[0], state[2:]
+
+    def _cond(self, eqn, handle, values):
+        branches = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
+        platforms = eqn.params.get("branches_platforms")
+        if platforms is not None:  # the choice of lax.platform_dependent, known here
+            branches = [b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names][:1]
+
+        def run(branch, handle, *operands):
+            handle, results = self.run(*branch, handle, operands)
+            return (handle, *results)
+
+        index, *operands = values
+        if len(branches) == 1:
+            handle, *results = run(branches[0], handle, *operands)
+        else:
+            handle, *results = lax.switch(index, [functools.partial(run, b) for b in branches], handle, *operands)
+        return handle, results
+
+    def _linear_solve(self, eqn, handle, values):
+        lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+        before = lengths.matvec + lengths.vecmat
+        solve, consts = _jax.open_jaxpr(jaxprs.solve)
+        b = values[sum(lengths) :]
+        return self.run(solve, consts, handle, [*values[before : before + lengths.solve], *b])
+
+    def _inline(self, eqn, handle, values):
+        """A call: jit, checkpoint, custom_jvp and so on, whose function is its only jaxpr."""
+        for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+            if name in eqn.params:
+                jaxpr, consts = _jax.open_jaxpr(eqn.params[name])
+                if len(jaxpr.invars) == len(values) and len(jaxpr.outvars) == len(eqn.outvars):
+                    return self.run(jaxpr, consts, handle, values)
+        raise PeeraxError.of(
+            "PX107",
+            f"psend, precv or a collective inside {eqn.primitive.name} is not supported",
+            locations=(location(_site_of(eqn)),),
+        )
+
+    def _opaque(self, eqn, handle, values):
+        """A shard_map inside: it has an order of its own, and takes its place in this one."""
+        handle, *values = order_p.bind(handle, *values)
+        handle, *results = order_p.bind(handle, *_jax.rebind(eqn, values))
+        return handle, results
+
+
+def _any_equation(jaxpr, test) -> bool:
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    return any(
+        test(eqn) or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
+        for eqn in jaxpr.eqns
+    )
+
+
+def _any_in_params(eqn, test) -> bool:
+    return any(
+        test(value)
+        for param in eqn.params.values()
+        for value in (param if isinstance(param, (tuple, list)) else (param,))
+        if _jax.is_jaxpr(value)
+    )
+
+
+def _communicates(jaxpr) -> bool:
+    """Whether equations below here have a place in the order; shard_maps inside count."""
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    return any(
+        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates) for e in jaxpr.eqns
+    )
+
+
+def _is_collective(eqn) -> bool:
+    if eqn.primitive in (psend_p, precv_p) or eqn.primitive.name in _SILENT:
+        return False
+    return bool(_axes_of(eqn)) and ("axes" in eqn.params or "axis_name" in eqn.params)
+
+
+def _axes_of(eqn) -> tuple:
+    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    axes = axes if isinstance(axes, (tuple, list)) else (axes,)
+    return tuple(axis for axis in axes if not isinstance(axis, int))
+
+
+def _site_of(eqn) -> str:
+    found = _jax.equation_site(eqn)
+    return "<unknown>:0" if found is None else as_site(*found)
+
+
+def _is_key(x) -> bool:
+    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended)
+
+
+def _varying(eqn) -> tuple[frozenset, ...]:
+    return tuple(_jax.varying(v.aval) for v in eqn.outvars)
+
+
+def _token_after(send, token):
+    """The token that a psend returns. The order is in the handle; a token is only a value, of the right type."""
+    return _jax.make_varying(token, tuple(_jax.varying(send.outvars[0].aval)))
+
+
+def _carry(x):
+    dtype = carrier_dtype(x.dtype)
+    return x if dtype is None else x.astype(dtype)
+
+
+def _uncarry(y, dtype):
+    return y if y.dtype == dtype else y.astype(dtype)
+
+
+def _on_plain(bind, handle, values):
+    """Apply bind to the values that can pass through the transport as they are; the others go around."""
+    plain = [i for i, x in enumerate(values) if not _is_key(x) and carrier_dtype(x.dtype) is None]
+    handle, *passed = bind(handle, *(values[i] for i in plain))
+    values = list(values)
+    for i, x in zip(plain, passed, strict=True):
+        values[i] = x
+    return (handle, *values)

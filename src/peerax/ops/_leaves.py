@@ -1,0 +1,78 @@
+"""Arrays as they travel: every leaf of a pytree becomes an array of a plain dtype plus the name of its type.
+
+The type's name is what both ends compare. PRNG keys travel as their data, but under their own name.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerax.diagnostics import PeeraxError
+from peerax.ops._site import location
+
+
+def type_name(shape, dtype) -> str:
+    """Return for example "float32[8,3]"."""
+    return f"{dtype.name}[{','.join(map(str, shape))}]"
+
+
+def to_leaf(x: Any, site: str) -> tuple[jax.Array, str]:
+    """Return the plain array and the type's name of one leaf of what is sent.
+
+    Raises:
+      PeeraxError: PX106.
+    """
+    try:
+        x = jnp.asarray(x)
+        dtype = x.dtype
+    except (TypeError, ValueError):
+        raise _cannot_send(type(x).__name__, site) from None
+    name = type_name(x.shape, dtype)
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(x), name
+    if dtype == jax.dtypes.float0 or jnp.issubdtype(dtype, jax.dtypes.extended):
+        raise _cannot_send(dtype.name, site)
+    return x, name
+
+
+def plain_shape(shape: Any, site: str) -> tuple[tuple[int, ...], Any, str]:
+    """Return shape and dtype of the plain array, and the type's name, of one leaf of out_shape.
+
+    Raises:
+      PeeraxError: PX106.
+    """
+    if not hasattr(shape, "shape") or not hasattr(shape, "dtype"):
+        raise PeeraxError.of(
+            "PX106",
+            f"out_shape has a leaf of type {type(shape).__name__}, which has no shape and dtype",
+            locations=(location(site),),
+            help="give arrays or jax.ShapeDtypeStruct, for example out_shape=jax.typeof(x)",
+        )
+    dims = tuple(int(n) for n in shape.shape)
+    if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(dims, shape.dtype))
+        return data.shape, data.dtype, type_name(dims, shape.dtype)
+    dtype = jax.dtypes.canonicalize_dtype(shape.dtype)
+    if dtype == jax.dtypes.float0:
+        raise _cannot_send("float0", site)
+    return dims, dtype, type_name(dims, dtype)
+
+
+def from_leaf(x: jax.Array, shape: Any) -> jax.Array:
+    """Undo to_leaf for a leaf of that shape and dtype."""
+    if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(x, impl=jax.random.key_impl(jax.ShapeDtypeStruct(shape.shape, shape.dtype)))
+    return x
+
+
+def carrier_dtype(dtype) -> np.dtype | None:
+    """The dtype in which an array crosses to the transport if not its own: integers narrower than a byte."""
+    if dtype.name.startswith(("int", "uint")) and np.iinfo(np.int8).bits > jnp.iinfo(dtype).bits:
+        return np.dtype(np.int8 if dtype.name.startswith("int") else np.uint8)
+    return None
+
+
+def _cannot_send(what: str, site: str) -> PeeraxError:
+    return PeeraxError.of("PX106", f"a leaf of type {what} cannot be sent", locations=(location(site),))

@@ -1,0 +1,71 @@
+"""precv: receive one message per leaf."""
+
+from typing import Any
+
+import jax
+
+from peerax import _jax
+from peerax.ops._axes import check_axes
+from peerax.ops._leaves import from_leaf, plain_shape
+from peerax.ops._site import location, user_site
+from peerax.ops._token import check_tag, check_token
+from peerax.ops._transformations import refuse_transformations
+from peerax.perm import check_perm
+
+precv_p = _jax.Primitive("peerax_precv")
+precv_p.multiple_results = True
+
+
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0) -> Any:
+    """Receive on each destination in perm what its source sent.
+
+    If token comes from a psend with the same perm and tag, the two are a pair: one exchange, which cannot hang and
+    may be a ring. Otherwise it takes the next message on the channel (source, destination, tag) and waits until there
+    is one. On a rank that is no destination the result is zeros.
+
+    Args:
+      token: what this precv comes after: the result of a psend, of create_token or of order.
+      out_shape: pytree of arrays or jax.ShapeDtypeStruct: shape and dtype of each leaf that is received.
+      axis_name: name of a manual mesh axis, or a tuple of names in the mesh's order.
+      perm: (source, destination) pairs of ranks along axis_name; sources distinct, destinations distinct.
+      tag: int; a message is only received under the tag it was sent with.
+
+    Returns:
+      A pytree like out_shape of arrays, different on every rank along axis_name.
+
+    Raises:
+      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204.
+        At run time (jax.errors.JaxRuntimeError): PX202, PX205, PX301, PX302, PX304.
+
+    Transformations: jit yes · vmap no · grad no · scan yes
+
+    Example:
+      >>> token = peerax.psend(x, "stage", [(0, 1)])
+      >>> y = peerax.precv(token, jax.typeof(x), "stage", [(0, 1)])
+    """
+    site = user_site()
+    axes, size = check_axes(axis_name, "precv", site)
+    pairs = check_perm(perm, size, location(site))
+    tag = check_tag(tag, "precv", site)
+    token = _jax.make_varying(check_token(token, "precv", site), axes)
+    wanted, tree = jax.tree.flatten(out_shape)
+    plain = [plain_shape(leaf, site) for leaf in wanted]
+    received = precv_p.bind(
+        token,
+        axes=axes,
+        perm=pairs,
+        tag=tag,
+        shapes=tuple((shape, dtype) for shape, dtype, _ in plain),
+        types=tuple(name for _, _, name in plain),
+        site=site,
+    )
+    return jax.tree.unflatten(tree, [from_leaf(y, leaf) for y, leaf in zip(received, wanted, strict=True)])
+
+
+def _precv_abstract_eval(token, *, axes, perm, tag, shapes, types, site):
+    varying = frozenset(axes) | _jax.varying(token)
+    return [_jax.local_aval(shape, dtype, varying) for shape, dtype in shapes], {_jax.communication}
+
+
+precv_p.def_effectful_abstract_eval(_precv_abstract_eval)
+refuse_transformations(precv_p, "precv")

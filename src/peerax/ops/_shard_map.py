@@ -1,0 +1,56 @@
+"""Where peerax meets shard_map: its lowering for CPU, and its eager evaluation."""
+
+from typing import Any
+
+import jax
+
+from peerax import _jax
+from peerax.ops._body import has_peerax, run_body
+from peerax.ops._precv import precv_p
+from peerax.ops._psend import psend_p
+from peerax.ops._ranks import Ranks
+from peerax.ops._transport import begin_p, end_p
+from peerax.runtime import load
+
+
+def _lower_shard_map(original, ctx, *operands, **params):
+    jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
+    if not has_peerax(jaxpr):
+        return original(ctx, *operands, **params)
+    load()
+    mesh = params["mesh"]
+    ranks = Ranks(mesh.axis_names, tuple(mesh.shape.values()))
+
+    def body(*xs):
+        (handle,) = begin_p.bind(size=ranks.size)
+        handle, results = run_body(jaxpr, consts, ranks, handle, xs)
+        end_p.bind(handle)
+        return results
+
+    def again(*xs):
+        return jax.shard_map(
+            body,
+            mesh=mesh,
+            in_specs=tuple(params["in_specs"]),
+            out_specs=list(params["out_specs"]),
+            check_vma=params["check_vma"],
+            axis_names=_jax.shard_map_axes(params),
+        )(*xs)
+
+    return _jax.inside_lowering(again, ctx, operands)
+
+
+def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> bool:
+    """An operation whose other end comes later cannot be run by itself."""
+    if primitive in (psend_p, precv_p):
+        return True
+    return any(
+        has_peerax(value)
+        for param in params.values()
+        for value in (param if isinstance(param, (tuple, list)) else (param,))
+        if _jax.is_jaxpr(value)
+    )
+
+
+_jax.override_shard_map_lowering(_lower_shard_map, platform="cpu")
+_jax.compile_eager_shard_map_if(_needs_whole_program)

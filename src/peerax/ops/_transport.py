@@ -1,0 +1,107 @@
+"""What a shard_map body is rewritten to on CPU: operations that take the rank's handle and give it on.
+
+The handle, two uint32, is made by begin and ends in end. It is a real data dependency from each communicating
+operation to the next, which is what keeps them in program order on every rank.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from peerax import _jax
+
+HANDLE_SHAPE, HANDLE_DTYPE = (2,), jnp.uint32
+
+
+class Operation(NamedTuple):
+    """Static description of one operation; destination and source are indexed by rank, -1 for none."""
+
+    kind: str
+    name: str
+    site: str
+    receive_site: str = ""
+    tag: int = 0
+    types: tuple[str, ...] = ()
+    destination: tuple[int, ...] = ()
+    source: tuple[int, ...] = ()
+    group: tuple[int, ...] = ()
+
+    def attributes(self) -> dict:
+        """Return the attributes of the FFI call."""
+        fields = self._asdict()
+        tables = {key: np.asarray(fields[key], np.int32) for key in ("destination", "source", "group")}
+        return {**fields, **tables, "tag": np.int64(self.tag), "types": ";".join(self.types)}
+
+
+def _handle_aval(*avals):
+    mesh = jax.sharding.get_abstract_mesh()
+    return _jax.local_aval(HANDLE_SHAPE, HANDLE_DTYPE, frozenset(() if mesh.empty else mesh.manual_axes))
+
+
+def _primitive(name: str, results) -> _jax.Primitive:
+    """A primitive that keeps its place. results(*avals, **params) gives the avals after the handle's."""
+    primitive = _jax.Primitive(f"peerax_{name}")
+    primitive.multiple_results = True
+    primitive.def_effectful_abstract_eval(
+        lambda *avals, **params: ([_handle_aval(), *results(*avals, **params)], {_jax.communication})
+    )
+    return primitive
+
+
+def _received(handle, *, operation, shapes, varying):
+    return [_jax.local_aval(*shape, axes) for shape, axes in zip(shapes, varying, strict=True)]
+
+
+def _exchanged(handle, *xs, operation, varying):
+    return [_jax.local_aval(x.shape, x.dtype, axes) for x, axes in zip(xs, varying, strict=True)]
+
+
+begin_p = _primitive("begin", lambda *, size: [])
+end_p = _primitive("end", lambda handle: [])
+send_p = _primitive("send", lambda handle, *xs, operation: [])
+receive_p = _primitive("receive", _received)
+exchange_p = _primitive("exchange", _exchanged)
+gather_p = _primitive("gather", lambda handle, *xs, operation: xs)
+
+# Identity on its operands; see order. Without an effect: it is kept by whoever uses its results.
+order_plain_p = _jax.Primitive("peerax_order_plain")
+order_plain_p.multiple_results = True
+order_plain_p.def_abstract_eval(lambda *avals: list(avals))
+
+
+def _lower(target: str, ctx, operands, *, side_effect: bool = True, in_place: int = 0, **attributes):
+    """Emit one FFI call; its first in_place results take the memory of the operands at the same position."""
+    rule = jax.ffi.ffi_lowering(
+        target, has_side_effect=side_effect, operand_output_aliases={i: i for i in range(in_place)}
+    )
+    return rule(ctx, *operands, **attributes)
+
+
+def _begin_lowering(ctx, *, size):
+    rank = _jax.ShapedArray((), jnp.uint32)
+    return _lower("peerax_begin", ctx.replace(avals_in=[rank]), [_jax.partition_id()], size=np.int64(size))
+
+
+def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, operation, **types):
+    in_place = len(operands) if passes_operands else 1
+    return _lower(target, ctx, operands, in_place=in_place, **operation.attributes())
+
+
+def _order_plain_lowering(ctx, *operands):
+    return _lower("peerax_order", ctx, operands, side_effect=False, in_place=len(operands))
+
+
+def _register(primitive, rule) -> None:
+    _jax.mlir.register_lowering(primitive, rule, platform="cpu")
+
+
+_register(begin_p, _begin_lowering)
+_register(end_p, lambda ctx, handle: _lower("peerax_end", ctx, [handle], in_place=1))
+_register(send_p, functools.partial(_operation_lowering, "peerax_send", False))
+_register(receive_p, functools.partial(_operation_lowering, "peerax_receive", False))
+_register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange", False))
+_register(gather_p, functools.partial(_operation_lowering, "peerax_gather", True))
+_register(order_plain_p, _order_plain_lowering)

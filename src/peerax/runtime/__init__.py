@@ -1,0 +1,6 @@
+"""The transport of this process: loads the extension, registers it with XLA, and counts what it did."""
+
+from peerax.runtime._loading import extension, load, statistics
+from peerax.runtime._settings import Settings, read_settings
+
+__all__ = ["Settings", "extension", "load", "read_settings", "statistics"]
