@@ -1,8 +1,9 @@
 // XLA FFI handlers: they translate buffers and attributes, and call the session. No Python, no logic of their own.
 //
-// The body of a shard_map is rewritten so that every communicating operation takes the rank's handle, two uint32 that
-// hold a Rank*, and gives it on: that is the total order. A handler never blocks: it returns a future, and XLA's
-// thread is free for other ranks, however few threads XLA has.
+// The body of a shard_map is rewritten so that every communicating operation takes the session's handle, two uint32
+// that hold a Session*, and gives it on: that is the total order. The handle is the same on all ranks, so XLA may
+// treat it as replicated; which rank a call is for is known by its device. A handler never blocks: it returns a future,
+// and XLA's thread is free for other ranks, however few threads XLA has.
 #include "handlers.h"
 
 #include <cfenv>
@@ -35,13 +36,17 @@ Outcome Done() { return {ffi::Error::Success()}; }
 
 ffi::Error Failed(const Failure& failure) { return ffi::Error(ffi::ErrorCode::kAborted, failure.text); }
 
-Rank& FromHandle(const Handle& handle) {
-  Rank* rank = nullptr;
-  std::memcpy(&rank, handle.untyped_data(), sizeof rank);
-  return *rank;
+void ToHandle(Session* session, HandleResult& handle) {
+  std::memcpy(handle->untyped_data(), &session, sizeof session);
 }
 
-void ToHandle(Rank* rank, HandleResult& handle) { std::memcpy(handle->untyped_data(), &rank, sizeof rank); }
+// The rank that this call is for; gives the handle on.
+Rank& PassHandle(const Handle& in, std::int32_t device, HandleResult& out) {
+  Session* session = nullptr;
+  std::memcpy(&session, in.untyped_data(), sizeof session);
+  ToHandle(session, out);
+  return session->rank_on_device(device);
+}
 
 // The floating-point mode (flush to zero) belongs to XLA's thread; a rank must find it again where it goes on.
 std::function<void()> OnThisMode(std::function<void()> resume) {
@@ -86,7 +91,8 @@ constexpr ffi::TypeInfo kOperationInfo = ffi::MakeTypeInfo<OperationState>();
 
 struct BodyState {
   static ffi::TypeId id;
-  std::int32_t size;
+  std::int32_t size;     // ranks
+  std::int32_t devices;  // of this process: device ordinals are below it
 };
 ffi::TypeId BodyState::id = {};
 constexpr ffi::TypeInfo kBodyInfo = ffi::MakeTypeInfo<BodyState>();
@@ -126,22 +132,22 @@ ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kin
   return state;
 }
 
-ffi::ErrorOr<std::unique_ptr<BodyState>> MakeBody(std::int64_t size) {
+ffi::ErrorOr<std::unique_ptr<BodyState>> MakeBody(std::int64_t size, std::int64_t devices) {
   auto state = std::make_unique<BodyState>();
   state->size = static_cast<std::int32_t>(size);
+  state->devices = static_cast<std::int32_t>(devices);
   return state;
 }
 
-Outcome OnBegin(ffi::RunId run, BodyState* body, ffi::Buffer<ffi::U32> partition, HandleResult handle) {
+Outcome OnBegin(ffi::RunId run, std::int32_t device, BodyState* body, ffi::Buffer<ffi::U32> partition,
+                HandleResult handle) {
   const auto index = static_cast<std::int32_t>(partition.typed_data()[0]);
-  const std::shared_ptr<Session> session = JoinSession(run.run_id, body, index, body->size);
-  ToHandle(&session->rank(index), handle);
+  ToHandle(JoinSession(run.run_id, body, index, device, body->size, body->devices), handle);
   return Done();
 }
 
-Outcome OnEnd(Handle handle, HandleResult out) {
-  Rank& rank = FromHandle(handle);
-  ToHandle(&rank, out);
+Outcome OnEnd(std::int32_t device, Handle handle, HandleResult out) {
+  Rank& rank = PassHandle(handle, device, out);
   const std::shared_ptr<Session> session = std::move(rank.keep);
   session->StartEnd(rank);
   return Finish(rank, [session] {
@@ -179,33 +185,29 @@ void PassOn(const std::vector<ConstView>& from, const std::vector<View>& to) {
   }
 }
 
-Outcome OnSend(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {
-  Rank& rank = FromHandle(handle);
-  ToHandle(&rank, out);
+Outcome OnSend(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {
+  Rank& rank = PassHandle(handle, device, out);
   rank.session->StartSend(rank, state->operation, Inputs(args));
   return Finish(rank);
 }
 
-Outcome OnReceive(OperationState* state, Handle handle, HandleResult out, ffi::RemainingRets rets) {
-  Rank& rank = FromHandle(handle);
-  ToHandle(&rank, out);
+Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, HandleResult out, ffi::RemainingRets rets) {
+  Rank& rank = PassHandle(handle, device, out);
   rank.session->StartReceive(rank, state->operation, Outputs(rets));
   return Finish(rank);
 }
 
-Outcome OnExchange(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
+Outcome OnExchange(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
                  ffi::RemainingRets rets) {
-  Rank& rank = FromHandle(handle);
-  ToHandle(&rank, out);
+  Rank& rank = PassHandle(handle, device, out);
   rank.session->StartExchange(rank, state->operation, Inputs(args), Outputs(rets));
   return Finish(rank);
 }
 
 // In front of one of JAX's own collectives, whose operands pass through.
-Outcome OnGather(OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
+Outcome OnGather(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
                ffi::RemainingRets rets) {
-  Rank& rank = FromHandle(handle);
-  ToHandle(&rank, out);
+  Rank& rank = PassHandle(handle, device, out);
   PassOn(Inputs(args), Outputs(rets));
   const std::shared_ptr<Session> session = rank.session->shared_from_this();
   session->StartGather(rank, state->operation);
@@ -239,6 +241,8 @@ struct xla::ffi::ResultEncoding<stage, peerax::Outcome> {
 
 namespace peerax {
 
+auto BindOperation() { return ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Ctx<ffi::State<OperationState>>(); }
+
 XLA_FFI_DEFINE_HANDLER(kMakeOperation, MakeOperation,
                        ffi::Ffi::BindInstantiate()
                            .Attr<std::string_view>("kind")
@@ -250,30 +254,22 @@ XLA_FFI_DEFINE_HANDLER(kMakeOperation, MakeOperation,
                            .Attr<ffi::Span<const std::int32_t>>("destination")
                            .Attr<ffi::Span<const std::int32_t>>("source")
                            .Attr<ffi::Span<const std::int32_t>>("group"));
-XLA_FFI_DEFINE_HANDLER(kMakeBody, MakeBody, ffi::Ffi::BindInstantiate().Attr<std::int64_t>("size"));
+XLA_FFI_DEFINE_HANDLER(kMakeBody, MakeBody, ffi::Ffi::BindInstantiate().Attr<std::int64_t>("size").Attr<std::int64_t>("devices"));
 
-XLA_FFI_DEFINE_HANDLER(
-    kBegin, OnBegin,
-    ffi::Ffi::Bind().Ctx<ffi::RunId>().Ctx<ffi::State<BodyState>>().Arg<ffi::Buffer<ffi::U32>>().Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Arg<Handle>().Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(
-    kSend, OnSend, ffi::Ffi::Bind().Ctx<ffi::State<OperationState>>().Arg<Handle>().RemainingArgs().Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(
-    kReceive, OnReceive, ffi::Ffi::Bind().Ctx<ffi::State<OperationState>>().Arg<Handle>().Ret<Handle>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kBegin, OnBegin,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::RunId>()
+                           .Ctx<ffi::DeviceOrdinal>()
+                           .Ctx<ffi::State<BodyState>>()
+                           .Arg<ffi::Buffer<ffi::U32>>()
+                           .Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Arg<Handle>().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(kSend, OnSend, BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::State<OperationState>>()
-                           .Arg<Handle>()
-                           .RemainingArgs()
-                           .Ret<Handle>()
-                           .RemainingRets());
+                       BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kGather, OnGather,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::State<OperationState>>()
-                           .Arg<Handle>()
-                           .RemainingArgs()
-                           .Ret<Handle>()
-                           .RemainingRets());
+                       BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kOrder, OnOrder, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 
 const HandlerEntry kHandlers[] = {

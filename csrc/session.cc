@@ -15,6 +15,9 @@ namespace {
 // Up to this size a message of a pair is copied into a buffer if its receiver is not there yet, so that the sender
 // need not wait; a larger one is copied once, straight from the sender's array.
 constexpr std::size_t kEagerBytes = 64 * 1024;
+// From this size on a receiver that waits copies by itself, on its own thread: both ends of an exchange then copy at
+// the same time. Below, waking it would take longer than the copy.
+constexpr std::size_t kHandOverBytes = 128 * 1024;
 // A sender of a pair that runs further ahead waits, or a loop would buffer without bound.
 constexpr std::size_t kEagerMessages = 8;
 
@@ -47,7 +50,7 @@ Owned::~Owned() {
   if (counted_bytes != 0) TheSettings().buffered_bytes.fetch_sub(static_cast<std::int64_t>(counted_bytes));
 }
 
-Session::Session(std::int32_t size) : active_(size) {
+Session::Session(std::int32_t size, std::int32_t devices) : on_device_(devices), active_(size) {
   ranks_.reserve(size);
   for (std::int32_t i = 0; i < size; ++i) {
     ranks_.push_back(std::make_unique<Rank>());
@@ -136,12 +139,15 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
     const Receive receive = channel.receives.front();
     channel.receives.pop_front();
     lock.unlock();
-    if (TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
-      Copy(receive.data, view.data, view.size_bytes);
-    } else {
+    if (!TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
       Zero({receive.data, receive.size_bytes});
+      Complete(*receive.rank);
+    } else if (view.size_bytes < kHandOverBytes) {
+      Copy(receive.data, view.data, view.size_bytes);
+      Complete(*receive.rank);
+    } else {
+      HandOver(rank, view, receive);
     }
-    Complete(*receive.rank);
     return;
   }
   Message message;
@@ -271,20 +277,39 @@ bool Session::Park(Rank& rank) {
   return false;
 }
 
+// The receiver copies on its resume thread; the sender's array is lent until then. The thread counts as active from
+// now on, and if this was the receiver's last open part, it is the receiver that goes on with that count.
+void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
+  sender.remaining.fetch_add(1, std::memory_order_relaxed);
+  active_.fetch_add(1, std::memory_order_acq_rel);
+  RunOnResumeThread([this, keep = shared_from_this(), &sender, from, to] {
+    Copy(to.data, from.data, from.size_bytes);
+    Complete(sender);
+    if (to.rank->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      Resume(*to.rank);
+    } else if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      OnQuiet();
+    }
+  });
+}
+
 void Session::Complete(Rank& rank) {
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   active_.fetch_add(1, std::memory_order_acq_rel);
-  RunOnResumeThread([&rank] {
-    const Operation* operation = rank.operation.load(std::memory_order_relaxed);
-    const double waited_s = static_cast<double>(NowNs() - rank.parked_since_ns.exchange(0)) * 1e-9;
-    if (operation != nullptr && waited_s > rank.longest_wait_s) {
-      rank.longest_wait_s = waited_s;
-      rank.longest_wait = operation;
-    }
-    const std::function<void()> resume = std::move(rank.resume);
-    rank.resume = nullptr;
-    resume();  // the session may be gone when it returns
-  });
+  RunOnResumeThread([&rank] { Resume(rank); });
+}
+
+// On a resume thread.
+void Session::Resume(Rank& rank) {
+  const Operation* operation = rank.operation.load(std::memory_order_relaxed);
+  const double waited_s = static_cast<double>(NowNs() - rank.parked_since_ns.exchange(0)) * 1e-9;
+  if (operation != nullptr && waited_s > rank.longest_wait_s) {
+    rank.longest_wait_s = waited_s;
+    rank.longest_wait = operation;
+  }
+  const std::function<void()> resume = std::move(rank.resume);
+  rank.resume = nullptr;
+  resume();  // the session may be gone when it returns
 }
 
 // A rank that leaves without waiting for the others.

@@ -70,11 +70,15 @@ struct Failure {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  explicit Session(std::int32_t size);
+  Session(std::int32_t size, std::int32_t devices);
   ~Session();
 
   std::int32_t size() const { return static_cast<std::int32_t>(ranks_.size()); }
   Rank& rank(std::int32_t index) { return *ranks_[index]; }
+  Rank& rank_on_device(std::int32_t device) { return *on_device_[device].load(std::memory_order_acquire); }
+  void PlaceRank(std::int32_t index, std::int32_t device) {
+    on_device_.at(device).store(ranks_[index].get(), std::memory_order_release);
+  }
 
   // Start an operation; Finish must follow.
   void StartSend(Rank& rank, const Operation& operation, const std::vector<ConstView>& leaves);
@@ -119,7 +123,9 @@ class Session : public std::enable_shared_from_this<Session> {
                   std::size_t received_leaf, std::size_t received_bytes, const Channel& channel);
   bool Park(Rank& rank);
   void EndRank(Rank& rank);
+  void HandOver(Rank& sender, ConstView from, const Receive& to);
   void Complete(Rank& rank);
+  static void Resume(Rank& rank);
   void OnQuiet();
   void FailLocked(Failure failure);  // mutex_ held
   void ReleaseAll();                 // mutex_ held
@@ -127,6 +133,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void AddTotals();
 
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::atomic<Rank*>> on_device_;
   std::atomic<std::int32_t> active_;
   std::atomic<bool> failed_{false};
 

@@ -82,19 +82,21 @@ void StartWatching(Registry& registry, const std::shared_ptr<Session>& session) 
 
 }  // namespace
 
-std::shared_ptr<Session> JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t size) {
+Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t device, std::int32_t size,
+                     std::int32_t devices) {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const auto key = std::make_pair(run, body);
   Open& open = registry.joining[key];
   if (open.session == nullptr) {
-    open.session = std::make_shared<Session>(size);
+    open.session = std::make_shared<Session>(size, devices);
     StartWatching(registry, open.session);
   }
   const std::shared_ptr<Session> session = open.session;
   session->rank(rank).keep = session;
+  session->PlaceRank(rank, device);
   if (++open.joined == size) registry.joining.erase(key);
-  return session;
+  return session.get();
 }
 
 int OpenSessionCount() {

@@ -9,8 +9,9 @@
 namespace peerax {
 
 // The session that a rank enters in this execution: the first rank makes it, the others join. One (run, body) is
-// open at most once at a time, since the end of a session is a barrier.
-std::shared_ptr<Session> JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t size);
+// open at most once at a time, since the end of a session is a barrier. The session lives until the rank has ended.
+Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t device, std::int32_t size,
+                     std::int32_t devices);
 
 int OpenSessionCount();
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax._src import config, core, effects, source_info_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context, get_axis_env
-from jax._src.interpreters import mlir
+from jax._src.interpreters import mlir, pxla
 from jax._src.lax import parallel as _parallel
 from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
@@ -138,6 +138,19 @@ def partition_id():
     return hlo.partition_id()
 
 
+def local_device_count() -> int:
+    """Number of CPU devices of this process; device ordinals of XLA are below it."""
+    return max(device.local_hardware_id or 0 for device in jax.local_devices(backend="cpu")) + 1
+
+
+def all_manual(ctx) -> bool:
+    """Whether each device runs the lowered code by itself: under manual axes only, or alone."""
+    context = ctx.module_context.axis_context
+    if hasattr(context, "manual_axes"):
+        return set(context.manual_axes) >= set(context.mesh.axis_names)
+    return context.num_devices == 1
+
+
 def override_shard_map_lowering(rule: Callable, platform: str) -> None:
     """Lower shard_map by rule(original, ctx, *operands, **params) on one platform."""
     original = _shard_map._shard_map_lowering
@@ -197,6 +210,43 @@ def _compile_call(primitive, fun, args, params):
     with eval_context(), jax.disable_jit(False):
         results = jax.jit(call)(*args)
     return trees[0].update(results)
+
+
+# Execution.
+
+
+class _ExclusiveExecution(pxla.ExecuteReplicated):
+    """Runs CPU programs that communicate one at a time, and returns when they are over.
+
+    XLA:CPU holds a thread for each rank of a program until that rank is done, in a pool with one thread per device. As
+    soon as two programs that wait inside are in flight, or a program's launch waits for a slot (32 per device), the
+    pool may have no thread left for the rank that everybody waits for. XLA's own collectives hang and abort for that
+    reason (jaxlib 0.10.2: ppermute on 8 devices, some hundred calls that nobody waits for).
+    """
+
+    enter: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+
+    def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
+        super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
+        self.exclusive = communication in unordered_effects and backend.platform == "cpu"
+
+    def __call__(self, *args):
+        if not self.exclusive:
+            return super().__call__(*args)
+        jax.block_until_ready(args)
+        with type(self).enter():
+            return super().__call__(*args)
+
+    def _handle_token_bufs(self, token_bufs, sharded_token):
+        if self.exclusive:
+            sharded_token.block_until_ready()  # raises what the run raised
+        super()._handle_token_bufs(token_bufs, sharded_token)
+
+
+def execute_exclusively(enter: Callable[[], contextlib.AbstractContextManager]) -> None:
+    """Run each CPU program that communicates inside enter(), to its end."""
+    _ExclusiveExecution.enter = staticmethod(enter)
+    pxla.ExecuteReplicated = _ExclusiveExecution
 
 
 # Names that JAX may drop one day: nothing of peerax relies on them.

@@ -17,6 +17,7 @@ from peerax.diagnostics import PeeraxError
 from peerax.ops._leaves import carrier_dtype, type_name
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
+from peerax.ops._per_device import bind_per_device
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
@@ -72,6 +73,8 @@ class _Body:
             return self._ppermute(eqn, handle, values)
         if _is_collective(eqn):
             return self._collective(eqn, handle, values)
+        if eqn.primitive is order_p:
+            return handle, bind_per_device(order_p, *values)
         if not _any_in_params(eqn, _communicates):
             return handle, _jax.rebind(eqn, values)
         rule = {
@@ -91,7 +94,7 @@ class _Body:
         operation = Operation(
             "send", "psend", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
         )
-        (handle,) = send_p.bind(handle, *map(_carry, values[1:]), operation=operation)
+        (handle,) = bind_per_device(send_p, handle, *map(_carry, values[1:]), operation=operation)
         return handle, [_token_after(eqn, values[0])]
 
     def _receive(self, eqn, handle):
@@ -101,7 +104,7 @@ class _Body:
             "receive", "precv", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
         )
         carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in params["shapes"])
-        handle, *results = receive_p.bind(handle, operation=operation, shapes=carried, varying=_varying(eqn))
+        handle, *results = bind_per_device(receive_p, handle, operation=operation, shapes=carried, varying=_varying(eqn))
         return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, params["shapes"], strict=True)]
 
     def _exchange(self, send, receive, handle, values):
@@ -116,8 +119,8 @@ class _Body:
             destination=destination,
             source=source,
         )
-        handle, *results = exchange_p.bind(
-            handle, *map(_carry, values), operation=operation, varying=_varying(receive)
+        handle, *results = bind_per_device(
+            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(receive)
         )
         return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
 
@@ -133,8 +136,8 @@ class _Body:
         operation = Operation(
             "exchange", "ppermute", site, receive_site=site, types=types, destination=destination, source=source
         )
-        handle, *results = exchange_p.bind(
-            handle, *map(_carry, values), operation=operation, varying=_varying(eqn)
+        handle, *results = bind_per_device(
+            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(eqn)
         )
         return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
 
@@ -142,8 +145,8 @@ class _Body:
         """All members gather first: XLA's rendezvous aborts the process if one of them never comes."""
         group = self.ranks.groups(_axes_of(eqn), eqn.params.get("axis_index_groups"))
         operation = Operation("gather", eqn.primitive.name, _site_of(eqn), group=group)
-        handle, *values = _on_plain(functools.partial(gather_p.bind, operation=operation), handle, values)
-        handle, *results = order_p.bind(handle, *_jax.rebind(eqn, values))
+        handle, *values = _on_plain(functools.partial(bind_per_device, gather_p, operation=operation), handle, values)
+        handle, *results = bind_per_device(order_p, handle, *_jax.rebind(eqn, values))
         return handle, results
 
     # Control flow.
@@ -235,8 +238,8 @@ class _Body:
 
     def _opaque(self, eqn, handle, values):
         """A shard_map inside: it has an order of its own, and takes its place in this one."""
-        handle, *values = order_p.bind(handle, *values)
-        handle, *results = order_p.bind(handle, *_jax.rebind(eqn, values))
+        handle, *values = bind_per_device(order_p, handle, *values)
+        handle, *results = bind_per_device(order_p, handle, *_jax.rebind(eqn, values))
         return handle, results
 
 

@@ -63,8 +63,13 @@ def plain_shape(shape: Any, site: str) -> tuple[tuple[int, ...], Any, str]:
 def from_leaf(x: jax.Array, shape: Any) -> jax.Array:
     """Undo to_leaf for a leaf of that shape and dtype."""
     if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(x, impl=jax.random.key_impl(jax.ShapeDtypeStruct(shape.shape, shape.dtype)))
+        return jax.random.wrap_key_data(x, impl=key_impl(shape.dtype))
     return x
+
+
+def key_impl(dtype):
+    """The implementation of PRNG keys of that dtype, as jax.random.wrap_key_data takes it."""
+    return jax.random.key_impl(jnp.zeros((), dtype))
 
 
 def carrier_dtype(dtype) -> np.dtype | None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 
 from peerax import _jax
-from peerax.ops._leaves import carrier_dtype
+from peerax.ops._leaves import carrier_dtype, key_impl
 from peerax.ops._transport import order_plain_p
 
 order_p = _jax.Primitive("peerax_order")
@@ -18,7 +18,8 @@ def order(token_or_arrays: Any, *more: Any) -> Any:
     """Return the operands unchanged, each of them only available when all of them are.
 
     It waits for nothing but its operands, on every rank by itself. Unlike jax.lax.optimization_barrier, which XLA
-    removes on CPU before it schedules, it orders what is computed there too.
+    removes on CPU before it schedules, it orders what is computed there too. (Outside shard_map, in a program for
+    several devices, it is an optimization_barrier.)
 
     Args:
       token_or_arrays: a pytree of arrays and tokens.
@@ -60,6 +61,10 @@ def _order_batching(operands, axes):
 
 
 def _order_lowering_cpu(ctx, *operands):
+    if not _jax.all_manual(ctx):
+        # XLA would gather what is sharded automatically. There is no communication of ours to be ordered out there.
+        return _order_lowering(ctx, *operands)
+
     def on_plain(*arrays):
         plain = [_to_plain(x) for x in arrays]
         return [_from_plain(y, x) for y, x in zip(order_plain_p.bind(*plain), arrays, strict=True)]
@@ -77,7 +82,7 @@ def _to_plain(x):
 
 def _from_plain(y, x):
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(y, impl=jax.random.key_impl(x))
+        return jax.random.wrap_key_data(y, impl=key_impl(x.dtype))
     return y if y.dtype == x.dtype else y.astype(x.dtype)
 
 

@@ -8,9 +8,10 @@ from peerax import _jax
 from peerax.ops._body import has_peerax, run_body
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
+from peerax.ops._per_device import bind_per_device
 from peerax.ops._ranks import Ranks
 from peerax.ops._transport import begin_p, end_p
-from peerax.runtime import load
+from peerax.runtime import exclusive_run, load
 
 
 def _lower_shard_map(original, ctx, *operands, **params):
@@ -20,11 +21,12 @@ def _lower_shard_map(original, ctx, *operands, **params):
     load()
     mesh = params["mesh"]
     ranks = Ranks(mesh.axis_names, tuple(mesh.shape.values()))
+    devices = _jax.local_device_count()
 
     def body(*xs):
-        (handle,) = begin_p.bind(size=ranks.size)
+        (handle,) = bind_per_device(begin_p, size=ranks.size, devices=devices)
         handle, results = run_body(jaxpr, consts, ranks, handle, xs)
-        end_p.bind(handle)
+        bind_per_device(end_p, handle)
         return results
 
     def again(*xs):
@@ -54,3 +56,4 @@ def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> b
 
 _jax.override_shard_map_lowering(_lower_shard_map, platform="cpu")
 _jax.compile_eager_shard_map_if(_needs_whole_program)
+_jax.execute_exclusively(exclusive_run)

@@ -1,7 +1,7 @@
-"""What a shard_map body is rewritten to on CPU: operations that take the rank's handle and give it on.
+"""What a shard_map body is rewritten to on CPU: operations that take the session's handle and give it on.
 
-The handle, two uint32, is made by begin and ends in end. It is a real data dependency from each communicating
-operation to the next, which is what keeps them in program order on every rank.
+The handle, two uint32 and the same on all ranks, is made by begin and ends in end. It is a real data dependency from
+each communicating operation to the next, which is what keeps them in program order on every rank.
 """
 
 import functools
@@ -36,17 +36,15 @@ class Operation(NamedTuple):
         return {**fields, **tables, "tag": np.int64(self.tag), "types": ";".join(self.types)}
 
 
-def _handle_aval(*avals):
-    mesh = jax.sharding.get_abstract_mesh()
-    return _jax.local_aval(HANDLE_SHAPE, HANDLE_DTYPE, frozenset(() if mesh.empty else mesh.manual_axes))
-
-
 def _primitive(name: str, results) -> _jax.Primitive:
     """A primitive that keeps its place. results(*avals, **params) gives the avals after the handle's."""
     primitive = _jax.Primitive(f"peerax_{name}")
     primitive.multiple_results = True
     primitive.def_effectful_abstract_eval(
-        lambda *avals, **params: ([_handle_aval(), *results(*avals, **params)], {_jax.communication})
+        lambda *avals, **params: (
+            [_jax.local_aval(HANDLE_SHAPE, HANDLE_DTYPE, frozenset()), *results(*avals, **params)],
+            {_jax.communication},
+        )
     )
     return primitive
 
@@ -59,7 +57,7 @@ def _exchanged(handle, *xs, operation, varying):
     return [_jax.local_aval(x.shape, x.dtype, axes) for x, axes in zip(xs, varying, strict=True)]
 
 
-begin_p = _primitive("begin", lambda *, size: [])
+begin_p = _primitive("begin", lambda *, size, devices: [])
 end_p = _primitive("end", lambda handle: [])
 send_p = _primitive("send", lambda handle, *xs, operation: [])
 receive_p = _primitive("receive", _received)
@@ -80,9 +78,9 @@ def _lower(target: str, ctx, operands, *, side_effect: bool = True, in_place: in
     return rule(ctx, *operands, **attributes)
 
 
-def _begin_lowering(ctx, *, size):
-    rank = _jax.ShapedArray((), jnp.uint32)
-    return _lower("peerax_begin", ctx.replace(avals_in=[rank]), [_jax.partition_id()], size=np.int64(size))
+def _begin_lowering(ctx, *, size, devices):
+    ctx = ctx.replace(avals_in=[_jax.ShapedArray((), jnp.uint32)])
+    return _lower("peerax_begin", ctx, [_jax.partition_id()], size=np.int64(size), devices=np.int64(devices))
 
 
 def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, operation, **types):
