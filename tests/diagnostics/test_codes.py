@@ -12,18 +12,21 @@ TITLES = {
     "PX105": "perm is not pairs of ints",
     "PX106": "dtype cannot be sent there",
     "PX107": "transformation not supported",
+    "PX108": "token or tag is not valid",
     "PX201": "send without receive",
     "PX202": "receive without send",
     "PX203": "shapes differ",
     "PX204": "dtypes differ",
     "PX205": "tags crossed",
     "PX209": "collective not joined by all, or other kind",
+    "PX212": "axis tuple not in mesh order",
     "PX301": "wait limit reached",
     "PX302": "deadlock",
     "PX304": "shape or dtype differ at run time",
     "PX307": "buffered bytes over the limit",
     "PX401": "extension cannot load",
     "PX402": "transport not available",
+    "PX404": "environment variable is not valid",
 }
 
 

@@ -55,6 +55,11 @@ _ALL = (
         "apply the transformation to the local computation, and send its result",
     ),
     Code(
+        "PX108",
+        "token or tag is not valid",
+        "give a token that psend, create_token or order returned: peerax.create_token() makes a new one",
+    ),
+    Code(
         "PX201",
         "send without receive",
         "add a precv with the same perm and tag on the destination, or remove the send",
@@ -85,6 +90,11 @@ _ALL = (
         "move the collective out of the rank-dependent branch, so that every rank calls the same one",
     ),
     Code(
+        "PX212",
+        "axis tuple not in mesh order",
+        "name the axes in the mesh's order, and number the ranks in that order",
+    ),
+    Code(
         "PX301",
         "wait limit reached",
         "find out what the rank waited for is doing, or raise the limit with PEERAX_TIMEOUT_S (seconds)",
@@ -113,6 +123,11 @@ _ALL = (
         "PX402",
         "transport not available",
         "run or lower the program for a platform that this version of peerax supports: cpu",
+    ),
+    Code(
+        "PX404",
+        "environment variable is not valid",
+        "correct the variable, or remove it from the environment to get the default",
     ),
 )
 
