@@ -143,6 +143,14 @@ def local_device_count() -> int:
     return max(device.local_hardware_id or 0 for device in jax.local_devices(backend="cpu")) + 1
 
 
+def spans_processes(mesh) -> bool:
+    """Whether a mesh has devices of other processes; an abstract mesh may have any of the program's."""
+    if jax.process_count() == 1:
+        return False
+    devices = getattr(mesh, "devices", None)
+    return devices is None or any(d.process_index != jax.process_index() for d in devices.flat)
+
+
 def all_manual(ctx) -> bool:
     """Whether each device runs the lowered code by itself: under manual axes only, or alone."""
     context = ctx.module_context.axis_context

@@ -9,7 +9,7 @@ from peerax.ops._axes import check_axes
 from peerax.ops._leaves import from_leaf, plain_shape
 from peerax.ops._site import location, user_site
 from peerax.ops._token import check_tag, check_token
-from peerax.ops._transformations import refuse_transformations
+from peerax.ops._transformations import refuse_platforms, refuse_transformations
 from peerax.perm import check_perm
 
 precv_p = _jax.Primitive("peerax_precv")
@@ -69,3 +69,4 @@ def _precv_abstract_eval(token, *, axes, perm, tag, shapes, types, site):
 
 precv_p.def_effectful_abstract_eval(_precv_abstract_eval)
 refuse_transformations(precv_p, "precv")
+refuse_platforms(precv_p, "precv")

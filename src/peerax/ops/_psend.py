@@ -9,7 +9,7 @@ from peerax.ops._axes import check_axes
 from peerax.ops._leaves import to_leaf
 from peerax.ops._site import location, user_site
 from peerax.ops._token import TOKEN_DTYPE, TOKEN_SHAPE, check_tag, check_token, create_token
-from peerax.ops._transformations import refuse_transformations
+from peerax.ops._transformations import refuse_platforms, refuse_transformations
 from peerax.perm import check_perm
 
 psend_p = _jax.Primitive("peerax_psend")
@@ -61,3 +61,4 @@ def _psend_abstract_eval(token, *leaves, axes, perm, tag, types, site):
 
 psend_p.def_effectful_abstract_eval(_psend_abstract_eval)
 refuse_transformations(psend_p, "psend")
+refuse_platforms(psend_p, "psend")

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 
 from peerax import _jax
+from peerax.diagnostics import PeeraxError
 from peerax.ops._body import has_peerax, run_body
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
@@ -18,8 +19,10 @@ def _lower_shard_map(original, ctx, *operands, **params):
     jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
     if not has_peerax(jaxpr):
         return original(ctx, *operands, **params)
-    load()
     mesh = params["mesh"]
+    if _jax.spans_processes(mesh):
+        raise PeeraxError.of("PX402", "the mesh has devices of several processes, and the transport is within one")
+    load()
     ranks = Ranks(mesh.axis_names, tuple(mesh.shape.values()))
     devices = _jax.local_device_count()
 

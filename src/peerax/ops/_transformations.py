@@ -1,4 +1,4 @@
-"""Clear errors for the transformations that an operation does not support, instead of a wrong answer."""
+"""Clear errors for transformations and platforms that an operation does not support, instead of a wrong answer."""
 
 from jax.interpreters import ad, batching
 
@@ -21,3 +21,17 @@ def refuse_transformations(primitive: _jax.Primitive, name: str) -> None:
     batching.primitive_batchers[primitive] = refuse("vmap")
     ad.primitive_jvps[primitive] = refuse("differentiation (grad, jvp, vjp)")
     ad.primitive_transposes[primitive] = refuse("transposition")
+
+
+def refuse_platforms(primitive: _jax.Primitive, name: str) -> None:
+    """Make lowering for a platform without transport raise PX402. On CPU the lowering of shard_map takes precedence."""
+
+    def rule(ctx, *operands, **params):
+        platforms = ctx.platforms or ctx.module_context.platforms
+        raise PeeraxError.of(
+            "PX402",
+            f"{name} cannot be compiled for {', '.join(platforms)}",
+            locations=(location(params["site"]),),
+        )
+
+    _jax.mlir.register_lowering(primitive, rule)
