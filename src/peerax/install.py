@@ -2,18 +2,18 @@
 
 from typing import Any
 
+import jax
 from jax import lax
 
 from peerax import _jax, ops
-
-import jax
 
 
 def install() -> None:
     """Put psend, precv, create_token and optimization_barrier of peerax in jax.lax.
 
-    Idempotent, and independent of whether JAX still has the names. optimization_barrier becomes order where a token
-    is among its operands, and is JAX's own otherwise. Call it before the program imports names from jax.lax.
+    Idempotent, and independent of whether JAX still has the names. optimization_barrier becomes order where a
+    token is among its operands, and is JAX's own otherwise. Call it before the program imports these names
+    from jax.lax.
     """
     barrier = _jax.lax_name("optimization_barrier")
     if getattr(barrier, "peerax", False):
