@@ -1,10 +1,13 @@
 """Point-to-point communication for JAX: psend and precv on CPU, GPU and TPU.
 
-Importing peerax does not import JAX; its names are resolved when they are used.
+Importing peerax does not import JAX; its names are resolved when they are used. Once JAX is imported, peerax hooks into
+shard_map: a shard_map must be known before it is called, not only when its body reaches psend.
 """
 
 import importlib
 from typing import TYPE_CHECKING
+
+from peerax._on_import import when_imported
 
 if TYPE_CHECKING:
     from peerax.diagnostics import PeeraxError, explain
@@ -36,3 +39,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+when_imported("jax", lambda: importlib.import_module("peerax.ops"))

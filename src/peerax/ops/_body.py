@@ -6,6 +6,7 @@ peerax's operations are left alone.
 """
 
 import functools
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -277,7 +278,7 @@ def _is_collective(eqn) -> bool:
 def _axes_of(eqn) -> tuple:
     axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
-    return tuple(axis for axis in axes if not isinstance(axis, int))
+    return tuple(axis for axis in axes if not isinstance(axis, numbers.Integral))
 
 
 def _site_of(eqn) -> str:
