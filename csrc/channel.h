@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "operation.h"
 
@@ -43,12 +44,13 @@ struct Receive {
 };
 
 struct Channel {
-  Channel(std::int32_t source, std::int32_t destination, std::int64_t tag, const Operation* pair)
-      : source(source), destination(destination), tag(tag), pair(pair) {}
+  Channel(std::int32_t source, std::int32_t destination, std::int64_t tag, std::string path, const Operation* pair)
+      : source(source), destination(destination), tag(tag), path(std::move(path)), pair(pair) {}
 
   const std::int32_t source;
   const std::int32_t destination;
   const std::int64_t tag;
+  const std::string path;
   const Operation* const pair;  // an exchange has channels of its own; nullptr: separate operations
 
   std::mutex mutex;  // guards what follows; held while a message is copied into its buffer

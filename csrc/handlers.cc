@@ -111,7 +111,8 @@ std::vector<std::int32_t> ToVector(ffi::Span<const std::int32_t> span) { return 
 
 ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kind, std::string_view name,
                                                             std::string_view site, std::string_view receive_site,
-                                                            std::int64_t tag, std::string_view types,
+                                                            std::int64_t tag, std::string_view path,
+                                                            std::string_view types,
                                                             ffi::Span<const std::int32_t> destination,
                                                             ffi::Span<const std::int32_t> source,
                                                             ffi::Span<const std::int32_t> group) {
@@ -125,6 +126,7 @@ ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kin
   operation->site = site;
   operation->receive_site = receive_site;
   operation->tag = tag;
+  operation->path = path;
   operation->types = Split(types);
   operation->destination = ToVector(destination);
   operation->source = ToVector(source);
@@ -137,23 +139,6 @@ ffi::ErrorOr<std::unique_ptr<BodyState>> MakeBody(std::int64_t size, std::int64_
   state->size = static_cast<std::int32_t>(size);
   state->devices = static_cast<std::int32_t>(devices);
   return state;
-}
-
-Outcome OnBegin(ffi::RunId run, std::int32_t device, BodyState* body, ffi::Buffer<ffi::U32> partition,
-                HandleResult handle) {
-  const auto index = static_cast<std::int32_t>(partition.typed_data()[0]);
-  ToHandle(JoinSession(run.run_id, body, index, device, body->size, body->devices), handle);
-  return Done();
-}
-
-Outcome OnEnd(std::int32_t device, Handle handle, HandleResult out) {
-  Rank& rank = PassHandle(handle, device, out);
-  const std::shared_ptr<Session> session = std::move(rank.keep);
-  session->StartEnd(rank);
-  return Finish(rank, [session] {
-    const Failure* failure = session->failure();
-    return failure == nullptr ? ffi::Error::Success() : Failed(*failure);
-  });
 }
 
 std::vector<ConstView> Inputs(ffi::RemainingArgs args) {
@@ -183,6 +168,24 @@ void PassOn(const std::vector<ConstView>& from, const std::vector<View>& to) {
       std::memcpy(to[i].data, from[i].data, from[i].size_bytes);
     }
   }
+}
+
+Outcome OnBegin(ffi::RunId run, std::int32_t device, BodyState* body, ffi::Buffer<ffi::U32> partition,
+                ffi::RemainingArgs, HandleResult handle) {
+  const auto index = static_cast<std::int32_t>(partition.typed_data()[0]);
+  ToHandle(JoinSession(run.run_id, body, index, device, body->size, body->devices), handle);
+  return Done();
+}
+
+Outcome OnEnd(std::int32_t device, Handle handle, ffi::RemainingArgs args, HandleResult out, ffi::RemainingRets rets) {
+  Rank& rank = PassHandle(handle, device, out);
+  PassOn(Inputs(args), Outputs(rets));
+  const std::shared_ptr<Session> session = std::move(rank.keep);
+  session->StartEnd(rank);
+  return Finish(rank, [session] {
+    const Failure* failure = session->failure();
+    return failure == nullptr ? ffi::Error::Success() : Failed(*failure);
+  });
 }
 
 Outcome OnSend(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {
@@ -250,6 +253,7 @@ XLA_FFI_DEFINE_HANDLER(kMakeOperation, MakeOperation,
                            .Attr<std::string_view>("site")
                            .Attr<std::string_view>("receive_site")
                            .Attr<std::int64_t>("tag")
+                           .Attr<std::string_view>("path")
                            .Attr<std::string_view>("types")
                            .Attr<ffi::Span<const std::int32_t>>("destination")
                            .Attr<ffi::Span<const std::int32_t>>("source")
@@ -262,8 +266,9 @@ XLA_FFI_DEFINE_HANDLER(kBegin, OnBegin,
                            .Ctx<ffi::DeviceOrdinal>()
                            .Ctx<ffi::State<BodyState>>()
                            .Arg<ffi::Buffer<ffi::U32>>()
+                           .RemainingArgs()
                            .Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Arg<Handle>().Ret<Handle>());
+XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kSend, OnSend, BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>());
 XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange,

@@ -80,19 +80,21 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
     ends.gathering = gathering.get();
     return ends;
   }
-  const Operation* pair = operation.kind == Kind::kExchange ? &operation : nullptr;
   if (operation.kind != Kind::kReceive && operation.destination[rank.index] >= 0) {
-    ends.out = FindChannel(pair, rank.index, operation.destination[rank.index], operation.tag);
+    ends.out = FindChannel(operation, rank.index, operation.destination[rank.index]);
   }
   if (operation.kind != Kind::kSend && operation.source[rank.index] >= 0) {
-    ends.in = FindChannel(pair, operation.source[rank.index], rank.index, operation.tag);
+    ends.in = FindChannel(operation, operation.source[rank.index], rank.index);
   }
   return ends;
 }
 
-Channel* Session::FindChannel(const Operation* pair, std::int32_t source, std::int32_t destination, std::int64_t tag) {
-  auto& channel = channels_[{pair, source, destination, tag}];
-  if (channel == nullptr) channel = std::make_unique<Channel>(source, destination, tag, pair);
+Channel* Session::FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination) {
+  const Operation* pair = operation.kind == Kind::kExchange ? &operation : nullptr;
+  auto& channel = channels_[{pair, source, destination, operation.tag, operation.path}];
+  if (channel == nullptr) {
+    channel = std::make_unique<Channel>(source, destination, operation.tag, operation.path, pair);
+  }
   return channel.get();
 }
 

@@ -116,7 +116,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void Open(Rank& rank, const Operation& operation);
   Rank::Ends& FindEnds(Rank& rank, const Operation& operation);
-  Channel* FindChannel(const Operation* pair, std::int32_t source, std::int32_t destination, std::int64_t tag);
+  Channel* FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination);
   void Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view);
   void Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view);
   bool TypesAgree(const Operation& sent, std::size_t sent_leaf, std::size_t sent_bytes, const Operation& received,
@@ -140,7 +140,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::mutex mutex_;  // guards what follows; taken before any channel's mutex
   Failure failure_;   // written once, before failed_ is set
   bool finished_ = false;
-  std::map<std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t>, std::unique_ptr<Channel>> channels_;
+  using ChannelKey = std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t, std::string>;
+  std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
   std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Gathering>> gatherings_;
 };
 

@@ -3,17 +3,19 @@
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jaxlib
 from jax import lax
-from jax._src import config, core, effects, source_info_util
+from jax._src import ad_util, config, core, effects, source_info_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context, get_axis_env
-from jax._src.interpreters import mlir, pxla
+from jax._src.interpreters import mlir, partial_eval, pxla
 from jax._src.lax import parallel as _parallel
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
@@ -45,6 +47,7 @@ for _kinds in (
     effects.control_flow_allowed_effects,
     effects.custom_derivatives_allowed_effects,
     effects.remat_allowed_effects,
+    effects.partial_eval_kept_effects,
 ):
     _kinds.add_type(Communication)
 communication = Communication()
@@ -82,6 +85,11 @@ def local_aval(shape, dtype, axes: frozenset):
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*[None] * len(shape)))
     axes = axes if tracks_varying() else frozenset()
     return aval.update(sharding=sharding, manual_axis_type=core.ManualAxisType(varying=axes))
+
+
+def zero_tangent(x):
+    """The symbolic zero tangent of a value."""
+    return ad_util.p2tz(x)
 
 
 # Jaxprs.
@@ -170,6 +178,21 @@ def inside_lowering(fun: Callable, ctx, operands: Sequence[Any]) -> Sequence[Any
     return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
 
 
+def recall_in_block(ctx, name: str) -> Any:
+    """The value remembered last in the block that is being lowered, or None."""
+    found = ctx.module_context.cached_primitive_lowerings.get(name)
+    return found[1] if found is not None and found[0] == ir.InsertionPoint.current.block else None
+
+
+def remember_in_block(ctx, name: str, value: Any) -> None:
+    ctx.module_context.cached_primitive_lowerings[name] = (ir.InsertionPoint.current.block, value)
+
+
+def zeros_in_place(ctx, aval) -> Any:
+    """A constant of that type, in the block that is being lowered."""
+    return mlir.full_like_aval(ctx, 0, aval)
+
+
 def shard_map_axes(params: dict[str, Any]) -> frozenset:
     """The axes that a shard_map equation makes manual."""
     return frozenset(params["newly_manual_axes"])
@@ -218,6 +241,64 @@ def _compile_call(primitive, fun, args, params):
     with eval_context(), jax.disable_jit(False):
         results = jax.jit(call)(*args)
     return trees[0].update(results)
+
+
+# What a shard_map body was called with.
+
+_operands = threading.local()
+
+
+def operands_here() -> list[Any]:
+    """What the function that is being traced to a jaxpr just now was called with, and transformations on top of it.
+
+    That is a loop's or branch's or jitted function's own operands: values of an outer jaxpr must not get into a
+    function behind its back, since JAX may use the traced function again elsewhere.
+    """
+    trace, levels = core.trace_ctx.trace, []
+    while trace is not None and not isinstance(trace, partial_eval.DynamicJaxprTrace):
+        levels.append(trace)
+        trace = getattr(trace, "parent_trace", None)
+    operands = [
+        x
+        for x in getattr(_operands, "stack", [()])[-1]
+        if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)
+    ]
+    if trace is not None:
+        source = source_info_util.current()
+        operands += [
+            partial_eval.DynamicJaxprTracer(trace, v.aval, v, source)
+            for v in trace.frame.invars
+            if isinstance(v.aval, core.ShapedArray)
+        ]
+    return operands
+
+
+def is_from_here(x: Any) -> bool:
+    """Whether a value belongs to the innermost trace, or to none."""
+    return not isinstance(x, core.Tracer) or x._trace is core.trace_ctx.trace
+
+
+def _bind_with_operands(bind):
+    @functools.wraps(bind)
+    def bind_with_trace(self, trace, args, avals, params, /):
+        (body,) = params["subfuns"]
+
+        @functools.wraps(body)
+        def body_with_operands(*operands):
+            if not hasattr(_operands, "stack"):
+                _operands.stack = [()]
+            _operands.stack.append(operands)
+            try:
+                return body(*operands)
+            finally:
+                _operands.stack.pop()
+
+        return bind(self, trace, args, avals, {**params, "subfuns": (body_with_operands,)})
+
+    return bind_with_trace
+
+
+type(shard_map_p).bind_with_trace = _bind_with_operands(type(shard_map_p).bind_with_trace)
 
 
 # Execution.

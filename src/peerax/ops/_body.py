@@ -15,10 +15,10 @@ from jax import lax
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._leaves import carrier_dtype, type_name
+from peerax.ops._leaves import carrier_dtype, is_plain, type_name
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
-from peerax.ops._per_device import bind_per_device
+from peerax.ops._per_device import bind_around_others, bind_per_device
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
@@ -70,7 +70,7 @@ class _Body:
             return self._send(eqn, handle, values)
         if eqn.primitive is precv_p:
             return self._receive(eqn, handle)
-        if eqn.primitive.name == "ppermute" and not _is_key(values[0]):
+        if eqn.primitive.name == "ppermute" and is_plain(values[0]):
             return self._ppermute(eqn, handle, values)
         if _is_collective(eqn):
             return self._collective(eqn, handle, values)
@@ -93,7 +93,7 @@ class _Body:
         params = eqn.params
         destination, source = self.ranks.ends(params["axes"], params["perm"])
         operation = Operation(
-            "send", "psend", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
+            "send", "psend", params["site"], tag=params["tag"], path=params["path"], types=params["types"], destination=destination, source=source
         )
         (handle,) = bind_per_device(send_p, handle, *map(_carry, values[1:]), operation=operation)
         return handle, [_token_after(eqn, values[0])]
@@ -102,7 +102,7 @@ class _Body:
         params = eqn.params
         destination, source = self.ranks.ends(params["axes"], params["perm"])
         operation = Operation(
-            "receive", "precv", params["site"], tag=params["tag"], types=params["types"], destination=destination, source=source
+            "receive", "precv", params["site"], tag=params["tag"], path=params["path"], types=params["types"], destination=destination, source=source
         )
         carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in params["shapes"])
         handle, *results = bind_per_device(receive_p, handle, operation=operation, shapes=carried, varying=_varying(eqn))
@@ -116,6 +116,7 @@ class _Body:
             send.params["site"],
             receive_site=receive.params["site"],
             tag=send.params["tag"],
+            path=send.params["path"],
             types=send.params["types"],
             destination=destination,
             source=source,
@@ -146,7 +147,7 @@ class _Body:
         """All members gather first: XLA's rendezvous aborts the process if one of them never comes."""
         group = self.ranks.groups(_axes_of(eqn), eqn.params.get("axis_index_groups"))
         operation = Operation("gather", eqn.primitive.name, _site_of(eqn), group=group)
-        handle, *values = _on_plain(functools.partial(bind_per_device, gather_p, operation=operation), handle, values)
+        handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
         handle, *results = bind_per_device(order_p, handle, *_jax.rebind(eqn, values))
         return handle, results
 
@@ -286,10 +287,6 @@ def _site_of(eqn) -> str:
     return "<unknown>:0" if found is None else as_site(*found)
 
 
-def _is_key(x) -> bool:
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended)
-
-
 def _varying(eqn) -> tuple[frozenset, ...]:
     return tuple(_jax.varying(v.aval) for v in eqn.outvars)
 
@@ -306,13 +303,3 @@ def _carry(x):
 
 def _uncarry(y, dtype):
     return y if y.dtype == dtype else y.astype(dtype)
-
-
-def _on_plain(bind, handle, values):
-    """Apply bind to the values that can pass through the transport as they are; the others go around."""
-    plain = [i for i, x in enumerate(values) if not _is_key(x) and carrier_dtype(x.dtype) is None]
-    handle, *passed = bind(handle, *(values[i] for i in plain))
-    values = list(values)
-    for i, x in zip(plain, passed, strict=True):
-        values[i] = x
-    return (handle, *values)

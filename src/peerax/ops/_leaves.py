@@ -67,6 +67,17 @@ def from_leaf(x: jax.Array, shape: Any) -> jax.Array:
     return x
 
 
+def batched_type(name: str, size: int) -> str:
+    """The type's name with a leading axis of that size."""
+    dtype, _, dims = name.partition("[")
+    return f"{dtype}[{size}{'' if dims == ']' else ','}{dims}"
+
+
+def is_differentiable(dtype) -> bool:
+    """Whether leaves of that dtype have tangents that travel."""
+    return jnp.issubdtype(dtype, jnp.inexact)
+
+
 def key_impl(dtype):
     """The implementation of PRNG keys of that dtype, as jax.random.wrap_key_data takes it."""
     return jax.random.key_impl(jnp.zeros((), dtype))
@@ -77,6 +88,11 @@ def carrier_dtype(dtype) -> np.dtype | None:
     if dtype.name.startswith(("int", "uint")) and np.iinfo(np.int8).bits > jnp.iinfo(dtype).bits:
         return np.dtype(np.int8 if dtype.name.startswith("int") else np.uint8)
     return None
+
+
+def is_plain(x) -> bool:
+    """Whether an array can cross to the transport as it is, and is not a key array or narrower than a byte."""
+    return not jnp.issubdtype(x.dtype, jax.dtypes.extended) and carrier_dtype(x.dtype) is None
 
 
 def _cannot_send(what: str, site: str) -> PeeraxError:

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 
 from peerax import _jax
-from peerax.ops._leaves import carrier_dtype, key_impl
+from peerax.ops._leaves import carrier_dtype, is_differentiable, key_impl
+from peerax.ops._token import is_token
 from peerax.ops._transport import order_plain_p
 
 order_p = _jax.Primitive("peerax_order")
@@ -44,20 +45,29 @@ def _order_abstract_eval(*avals):
 
 
 def _order_jvp(primals, tangents):
-    nonzero = [i for i, t in enumerate(tangents) if type(t) is not ad.Zero]
+    """Tangents depend on all tangents, so a token that is ordered after a differentiated value is differentiated."""
     results = order_p.bind(*primals)
-    ordered = dict(zip(nonzero, order_p.bind(*(tangents[i] for i in nonzero)) if nonzero else [], strict=True))
-    return results, [ordered.get(i, t) for i, t in enumerate(tangents)]
+    moving = [i for i, x in enumerate(primals) if is_differentiable(x.dtype)]
+    moved = order_p.bind(*(ad.instantiate_zeros(tangents[i]) for i in moving))
+    tangents = list(tangents)
+    for i, tangent in zip(moving, moved, strict=True):
+        tangents[i] = tangent
+    return results, tangents
 
 
 def _order_transpose(cotangents, *operands):
-    nonzero = [i for i, ct in enumerate(cotangents) if type(ct) is not ad.Zero]
-    ordered = dict(zip(nonzero, order_p.bind(*(cotangents[i] for i in nonzero)) if nonzero else [], strict=True))
-    return [ordered.get(i, ct) for i, ct in enumerate(cotangents)]
+    return order_p.bind(*map(ad.instantiate_zeros, cotangents))
 
 
-def _order_batching(operands, axes):
-    return order_p.bind(*operands), axes
+def _order_batching(axis_data, operands, dims):
+    """A token that is ordered after a batched value is batched: so the messages behind it are, on both ends."""
+    if all(dim is None for dim in dims):
+        return order_p.bind(*operands), dims
+    operands, dims = list(operands), list(dims)
+    for i, (x, dim) in enumerate(zip(operands, dims, strict=True)):
+        if dim is None and is_token(x):
+            operands[i], dims[i] = batching.bdim_at_front(x, None, axis_data.size), 0
+    return order_p.bind(*operands), dims
 
 
 def _order_lowering_cpu(ctx, *operands):
@@ -94,6 +104,6 @@ order_p.def_abstract_eval(_order_abstract_eval)
 order_p.def_impl(lambda *xs: jax.jit(lambda *ys: order_p.bind(*ys))(*xs))
 ad.primitive_jvps[order_p] = _order_jvp
 ad.primitive_transposes[order_p] = _order_transpose
-batching.primitive_batchers[order_p] = _order_batching
+batching.fancy_primitive_batchers[order_p] = _order_batching
 _jax.mlir.register_lowering(order_p, _order_lowering_cpu, platform="cpu")
 _jax.mlir.register_lowering(order_p, _order_lowering)

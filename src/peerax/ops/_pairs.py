@@ -9,8 +9,10 @@ from peerax.ops._order import order_p
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._site import location
+from peerax.ops._token import link_p
 
 # Equations that give a token on unchanged: result i is operand i.
+_ADD = {"add_any", "add"}  # cotangents of a token that was used twice
 _PASS_ON = {"optimization_barrier", "pvary", "copy", "copy_p", "convert_element_type", "reshape", "squeeze", "pcast"}
 
 
@@ -34,7 +36,11 @@ def find_pairs(equations: Sequence[Any]) -> dict[int, int]:
                     _check_agreement(equations[send].params, equation.params)
                     pairs[send] = i
                     break
-        elif equation.primitive is order_p or equation.primitive.name in _PASS_ON:
+        elif equation.primitive.name in _ADD:
+            sends_behind[equation.outvars[0]] = tuple(
+                sorted({send for operand in equation.invars for send in _sends(sends_behind, operand)})
+            )
+        elif equation.primitive in (order_p, link_p) or equation.primitive.name in _PASS_ON:
             for operand, result in zip(equation.invars, equation.outvars, strict=False):
                 if _sends(sends_behind, operand):
                     sends_behind[result] = _sends(sends_behind, operand)
@@ -50,6 +56,7 @@ def _same_channel(send: dict[str, Any], receive: dict[str, Any]) -> bool:
         send["axes"] == receive["axes"]
         and set(send["perm"]) == set(receive["perm"])
         and send["tag"] == receive["tag"]
+        and send["path"] == receive["path"]
         and len(send["types"]) == len(receive["types"])
     )
 

@@ -1,11 +1,19 @@
 """Transport operations where some mesh axes are still automatic: they run in a shard_map over these axes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec
 
 from peerax import _jax
+from peerax.ops._leaves import is_plain
+
+
+def automatic_axes() -> frozenset:
+    """The mesh axes that are not manual here."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return frozenset(mesh.axis_names) - frozenset(mesh.manual_axes)
 
 
 def bind_per_device(primitive: _jax.Primitive, *operands: Any, **params: Any) -> list[Any]:
@@ -15,7 +23,7 @@ def bind_per_device(primitive: _jax.Primitive, *operands: Any, **params: Any) ->
     all devices along them do the same.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    automatic = frozenset(mesh.axis_names) - frozenset(mesh.manual_axes)
+    automatic = automatic_axes()
     if not automatic:
         return primitive.bind(*operands, **params)
     replicated = PartitionSpec()
@@ -29,3 +37,16 @@ def bind_per_device(primitive: _jax.Primitive, *operands: Any, **params: Any) ->
         axis_names=automatic,
         check_vma=_jax.tracks_varying(),
     )(*operands)
+
+
+def bind_around_others(primitive: _jax.Primitive, handle: Any, values: Sequence[Any], **params: Any) -> list[Any]:
+    """Apply an operation that passes its operands on, to those that it can hold; the others go around it.
+
+    Operands are not sent through where that would gather what is sharded automatically.
+    """
+    through = [] if automatic_axes() else [i for i, x in enumerate(values) if is_plain(x)]
+    handle, *passed = bind_per_device(primitive, handle, *(values[i] for i in through), **params)
+    values = list(values)
+    for i, x in zip(through, passed, strict=True):
+        values[i] = x
+    return [handle, *values]

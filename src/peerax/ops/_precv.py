@@ -3,14 +3,15 @@
 from typing import Any
 
 import jax
+from jax.interpreters import ad, batching
 
 from peerax import _jax
 from peerax.ops._axes import check_axes
-from peerax.ops._leaves import from_leaf, plain_shape
+from peerax.ops._leaves import batched_type, from_leaf, is_differentiable, plain_shape
 from peerax.ops._site import location, user_site
-from peerax.ops._token import check_tag, check_token
-from peerax.ops._transformations import refuse_platforms, refuse_transformations
-from peerax.perm import check_perm
+from peerax.ops._token import check_tag, check_token, link
+from peerax.ops._transformations import cotangent_path, refuse_platforms, refuse_vmapped_axis, tangent_path
+from peerax.perm import check_perm, inverse
 
 precv_p = _jax.Primitive("peerax_precv")
 precv_p.multiple_results = True
@@ -55,6 +56,7 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
         axes=axes,
         perm=pairs,
         tag=tag,
+        path="",
         shapes=tuple((shape, dtype) for shape, dtype, _ in plain),
         types=tuple(name for _, _, name in plain),
         site=site,
@@ -62,11 +64,58 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
     return jax.tree.unflatten(tree, [from_leaf(y, leaf) for y, leaf in zip(received, wanted, strict=True)])
 
 
-def _precv_abstract_eval(token, *, axes, perm, tag, shapes, types, site):
+def _precv_abstract_eval(token, *, axes, shapes, **params):
     varying = frozenset(axes) | _jax.varying(token)
     return [_jax.local_aval(shape, dtype, varying) for shape, dtype in shapes], {_jax.communication}
 
 
+def _precv_jvp(primals, tangents, *, shapes, types, path, **params):
+    """The tangents follow the primals, on a channel of their own."""
+    received = precv_p.bind(*primals, shapes=shapes, types=types, path=path, **params)
+    travels = [is_differentiable(dtype) for _, dtype in shapes]
+    tangents_out = [_jax.zero_tangent(y) for y in received]
+    if any(travels):
+        chosen = [i for i, yes in enumerate(travels) if yes]
+        received_dot = precv_p.bind(
+            ad.instantiate_zeros(tangents[0]),
+            shapes=tuple(shapes[i] for i in chosen),
+            types=tuple(types[i] for i in chosen),
+            path=tangent_path(path),
+            **params,
+        )
+        for i, y_dot in zip(chosen, received_dot, strict=True):
+            tangents_out[i] = y_dot
+    return received, tangents_out
+
+
+def _precv_transpose(received_bar, token, *, axes, perm, path, shapes, types, **params):
+    """The cotangent of what was received goes back along the inverted perm, also where it is zero."""
+    from peerax.ops._psend import psend_p
+
+    leaves_bar = [ad.instantiate_zeros(y_bar) for y_bar in received_bar]
+    token_bar = link(ad.instantiate_zeros(ad.Zero(token.aval.to_ct_aval())))
+    return [
+        psend_p.bind(
+            token_bar, *leaves_bar, axes=axes, perm=inverse(perm), path=cotangent_path(path), types=types, **params
+        )
+    ]
+
+
+def _precv_batching(axis_data, operands, dims, *, shapes, types, **params):
+    """One message carries the whole batch; see psend."""
+    refuse_vmapped_axis(axis_data, "precv", params)
+    size, (token,), (dim,) = axis_data.size, operands, dims
+    if dim is None:
+        received = precv_p.bind(token, shapes=shapes, types=types, **params)
+        return received, [None] * len(received)
+    shapes = tuple(((size, *shape), dtype) for shape, dtype in shapes)
+    types = tuple(batched_type(name, size) for name in types)
+    received = precv_p.bind(batching.bdim_at_front(token, dim, size), shapes=shapes, types=types, **params)
+    return received, [0] * len(received)
+
+
 precv_p.def_effectful_abstract_eval(_precv_abstract_eval)
-refuse_transformations(precv_p, "precv")
+ad.primitive_jvps[precv_p] = _precv_jvp
+ad.primitive_transposes[precv_p] = _precv_transpose
+batching.fancy_primitive_batchers[precv_p] = _precv_batching
 refuse_platforms(precv_p, "precv")

@@ -3,14 +3,16 @@
 from typing import Any
 
 import jax
+from jax.interpreters import ad, batching
 
 from peerax import _jax
 from peerax.ops._axes import check_axes
-from peerax.ops._leaves import to_leaf
+from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
 from peerax.ops._site import location, user_site
-from peerax.ops._token import TOKEN_DTYPE, TOKEN_SHAPE, check_tag, check_token, create_token
-from peerax.ops._transformations import refuse_platforms, refuse_transformations
-from peerax.perm import check_perm
+from peerax.ops._precv import precv_p
+from peerax.ops._token import check_tag, check_token, create_token, link
+from peerax.ops._transformations import cotangent_path, refuse_platforms, refuse_vmapped_axis, tangent_path
+from peerax.perm import check_perm, inverse
 
 psend_p = _jax.Primitive("peerax_psend")
 
@@ -48,17 +50,61 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     tag = check_tag(tag, "psend", site)
     token = create_token() if token is None else check_token(token, "psend", site)
     leaves = [to_leaf(leaf, site) for leaf in jax.tree.leaves(x)]
-    operands = [_jax.make_varying(operand, axes) for operand in (token, *(array for array, _ in leaves))]
-    return psend_p.bind(
-        *operands, axes=axes, perm=pairs, tag=tag, types=tuple(name for _, name in leaves), site=site
-    )
+    operands = [token, *(array for array, _ in leaves)]
+    # All operands vary along the same axes, so that each cotangent has the type of its operand.
+    varying = frozenset(axes).union(*(_jax.varying(jax.typeof(operand)) for operand in operands))
+    operands = [_jax.make_varying(operand, tuple(varying)) for operand in operands]
+    types = tuple(name for _, name in leaves)
+    return psend_p.bind(*operands, axes=axes, perm=pairs, tag=tag, path="", types=types, site=site)
 
 
-def _psend_abstract_eval(token, *leaves, axes, perm, tag, types, site):
+def _psend_abstract_eval(token, *leaves, axes, **params):
     varying = frozenset(axes).union(*(_jax.varying(aval) for aval in (token, *leaves)))
-    return _jax.local_aval(TOKEN_SHAPE, TOKEN_DTYPE, varying), {_jax.communication}
+    return _jax.local_aval(token.shape, token.dtype, varying), {_jax.communication}
+
+
+def _psend_jvp(primals, tangents, *, types, path, **params):
+    """The tangents follow the primals, on a channel of their own."""
+    token = psend_p.bind(*primals, types=types, path=path, **params)
+    token_dot, *leaves_dot = map(ad.instantiate_zeros, tangents)
+    travels = [is_differentiable(x.dtype) for x in primals[1:]]
+    leaves_dot = [t for t, yes in zip(leaves_dot, travels, strict=True) if yes]
+    if not leaves_dot:
+        return token, token_dot
+    types = tuple(name for name, yes in zip(types, travels, strict=True) if yes)
+    return token, psend_p.bind(token_dot, *leaves_dot, types=types, path=tangent_path(path), **params)
+
+
+def _psend_transpose(token_bar, token, *leaves, axes, perm, path, types, **params):
+    """The cotangent of what was sent comes back along the inverted perm."""
+    avals = [x.aval.to_ct_aval() if ad.is_undefined_primal(x) else jax.typeof(x) for x in leaves]
+    if type(token_bar) is ad.Zero:
+        token_bar = link(ad.instantiate_zeros(token_bar))
+    leaves_bar = precv_p.bind(
+        token_bar,
+        axes=axes,
+        perm=inverse(perm),
+        path=cotangent_path(path),
+        shapes=tuple((aval.shape, aval.dtype) for aval in avals),
+        types=types,
+        **params,
+    )
+    wanted = [ad.is_undefined_primal(x) for x in (token, *leaves)]
+    return [x if yes else None for x, yes in zip([token_bar, *leaves_bar], wanted, strict=True)]
+
+
+def _psend_batching(axis_data, operands, dims, *, types, **params):
+    """One message carries the whole batch, of every leaf: the receiver cannot know which leaves were batched."""
+    refuse_vmapped_axis(axis_data, "psend", params)
+    if all(dim is None for dim in dims):
+        return psend_p.bind(*operands, types=types, **params), None
+    operands = [batching.bdim_at_front(x, dim, axis_data.size) for x, dim in zip(operands, dims, strict=True)]
+    types = tuple(batched_type(name, axis_data.size) for name in types)
+    return psend_p.bind(*operands, types=types, **params), 0
 
 
 psend_p.def_effectful_abstract_eval(_psend_abstract_eval)
-refuse_transformations(psend_p, "psend")
+ad.primitive_jvps[psend_p] = _psend_jvp
+ad.primitive_transposes[psend_p] = _psend_transpose
+batching.fancy_primitive_batchers[psend_p] = _psend_batching
 refuse_platforms(psend_p, "psend")

@@ -4,7 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters import ad, batching
 
+from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._site import location
 
@@ -25,7 +27,49 @@ def create_token(_: Any = None) -> jax.Array:
 
     Transformations: jit yes · vmap no · grad no · scan yes
     """
-    return jnp.zeros(TOKEN_SHAPE, TOKEN_DTYPE)
+    return link(jnp.zeros(TOKEN_SHAPE, TOKEN_DTYPE))
+
+
+def link(token: jax.Array) -> jax.Array:
+    """Make a token that was not made here a function of what the function being traced was called with.
+
+    To JAX, a receive whose token is constant is a constant: it is not differentiated when the messages it receives are
+    (E11 of the design), not batched, and moved out of the loop it stands in. The value stays what it is.
+    """
+    return link_p.bind(token, *_jax.operands_here())
+
+
+link_p = _jax.Primitive("peerax_link")
+
+
+def _link_abstract_eval(token, *operands):
+    return token
+
+
+def _link_jvp(primals, tangents):
+    return link_p.bind(*primals), link_p.bind(
+        ad.instantiate_zeros(tangents[0]), *(t for t in tangents[1:] if type(t) is not ad.Zero)
+    )
+
+
+def _link_transpose(token_bar, token, *operands):
+    zeros = [ad.Zero(x.aval.to_ct_aval()) if ad.is_undefined_primal(x) else None for x in operands]
+    return [token_bar if ad.is_undefined_primal(token) else None, *zeros]
+
+
+def _link_batching(axis_data, operands, dims):
+    if all(dim is None for dim in dims):
+        return link_p.bind(*operands), None
+    token = batching.bdim_at_front(operands[0], dims[0], axis_data.size)
+    return link_p.bind(token, *operands[1:]), 0
+
+
+link_p.def_abstract_eval(_link_abstract_eval)
+link_p.def_impl(lambda token, *operands: token)
+ad.primitive_jvps[link_p] = _link_jvp
+ad.primitive_transposes[link_p] = _link_transpose
+batching.fancy_primitive_batchers[link_p] = _link_batching
+_jax.mlir.register_lowering(link_p, lambda ctx, token, *operands: [token])
 
 
 def is_token(x: Any) -> bool:
@@ -36,7 +80,7 @@ def is_token(x: Any) -> bool:
 def check_token(token: Any, name: str, site: str) -> jax.Array:
     """Return token, or raise PX105's sibling for operands: PX106."""
     if is_token(token):
-        return token
+        return token if _jax.is_from_here(token) else link(token)
     shown = f"{token.dtype.name}[{','.join(map(str, token.shape))}]" if hasattr(token, "dtype") else type(token).__name__
     raise PeeraxError.of(
         "PX108",

@@ -1,26 +1,28 @@
 """Clear errors for transformations and platforms that an operation does not support, instead of a wrong answer."""
 
-from jax.interpreters import ad, batching
-
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._site import location
 
 
-def refuse_transformations(primitive: _jax.Primitive, name: str) -> None:
-    """Make vmap, jvp and transposition of primitive raise PX107, naming the user's line."""
+def tangent_path(path: str) -> str:
+    """The path of the tangents of messages with this path. A path tells kinds of messages on one channel apart."""
+    return path + "t"
 
-    def refuse(transformation):
-        def rule(*args, **params):
-            raise PeeraxError.of(
-                "PX107", f"{transformation} of {name} is not supported", locations=(location(params["site"]),)
-            )
 
-        return rule
+def cotangent_path(path: str) -> str:
+    """The path of the cotangents of messages with this path. Transposing twice leads back."""
+    return path[:-1] if path.endswith("c") else path + "c"
 
-    batching.primitive_batchers[primitive] = refuse("vmap")
-    ad.primitive_jvps[primitive] = refuse("differentiation (grad, jvp, vjp)")
-    ad.primitive_transposes[primitive] = refuse("transposition")
+
+def refuse_vmapped_axis(axis_data, name: str, params: dict) -> None:
+    """Raise PX107 if the axis that is batched is one that the operation communicates along."""
+    if axis_data.name in params["axes"]:
+        raise PeeraxError.of(
+            "PX107",
+            f"{name} over {axis_data.name!r}, which is an axis of vmap and not of a mesh",
+            locations=(location(params["site"]),),
+        )
 
 
 def refuse_platforms(primitive: _jax.Primitive, name: str) -> None:

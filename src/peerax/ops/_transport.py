@@ -24,6 +24,7 @@ class Operation(NamedTuple):
     site: str
     receive_site: str = ""
     tag: int = 0
+    path: str = ""
     types: tuple[str, ...] = ()
     destination: tuple[int, ...] = ()
     source: tuple[int, ...] = ()
@@ -57,8 +58,10 @@ def _exchanged(handle, *xs, operation, varying):
     return [_jax.local_aval(x.shape, x.dtype, axes) for x, axes in zip(xs, varying, strict=True)]
 
 
-begin_p = _primitive("begin", lambda *, size, devices: [])
-end_p = _primitive("end", lambda handle: [])
+# begin waits for its operands, without touching them; end passes its operands on. So whatever uses a result of one
+# shard_map, another one in particular, starts after the end of the first.
+begin_p = _primitive("begin", lambda *xs, size, devices: [])
+end_p = _primitive("end", lambda handle, *xs: xs)
 send_p = _primitive("send", lambda handle, *xs, operation: [])
 receive_p = _primitive("receive", _received)
 exchange_p = _primitive("exchange", _exchanged)
@@ -78,9 +81,10 @@ def _lower(target: str, ctx, operands, *, side_effect: bool = True, in_place: in
     return rule(ctx, *operands, **attributes)
 
 
-def _begin_lowering(ctx, *, size, devices):
-    ctx = ctx.replace(avals_in=[_jax.ShapedArray((), jnp.uint32)])
-    return _lower("peerax_begin", ctx, [_jax.partition_id()], size=np.int64(size), devices=np.int64(devices))
+def _begin_lowering(ctx, *operands, size, devices):
+    ctx = ctx.replace(avals_in=[_jax.ShapedArray((), jnp.uint32), *ctx.avals_in])
+    operands = [_jax.partition_id(), *operands]
+    return _lower("peerax_begin", ctx, operands, size=np.int64(size), devices=np.int64(devices))
 
 
 def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, operation, **types):
@@ -97,7 +101,7 @@ def _register(primitive, rule) -> None:
 
 
 _register(begin_p, _begin_lowering)
-_register(end_p, lambda ctx, handle: _lower("peerax_end", ctx, [handle], in_place=1))
+_register(end_p, lambda ctx, *operands: _lower("peerax_end", ctx, operands, in_place=len(operands)))
 _register(send_p, functools.partial(_operation_lowering, "peerax_send", False))
 _register(receive_p, functools.partial(_operation_lowering, "peerax_receive", False))
 _register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange", False))
