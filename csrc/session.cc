@@ -273,6 +273,7 @@ bool Session::Park(Rank& rank) {
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     rank.parked_since_ns.store(0, std::memory_order_relaxed);
     rank.resume = nullptr;
+    if (rank.ended.load(std::memory_order_relaxed)) Leave();
     return true;
   }
   if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
@@ -297,7 +298,8 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
 
 void Session::Complete(Rank& rank) {
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  active_.fetch_add(1, std::memory_order_acq_rel);
+  // A rank that waited at its end leaves, and runs no more.
+  if (!rank.ended.load(std::memory_order_acquire)) active_.fetch_add(1, std::memory_order_acq_rel);
   RunOnResumeThread([&rank] { Resume(rank); });
 }
 
@@ -316,9 +318,13 @@ void Session::Resume(Rank& rank) {
 
 // A rank that leaves without waiting for the others.
 void Session::EndRank(Rank& rank) {
-  const std::shared_ptr<Session> keep = shared_from_this();
   rank.operation.store(nullptr, std::memory_order_relaxed);
   rank.ended.store(true, std::memory_order_release);
+  Leave();
+}
+
+void Session::Leave() {
+  const std::shared_ptr<Session> keep = shared_from_this();
   if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
 }
 

@@ -97,6 +97,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool Finish(Rank& rank, MakeResume make_resume) {
     if (rank.remaining.load(std::memory_order_acquire) == 1) {
       rank.remaining.store(0, std::memory_order_relaxed);
+      if (rank.ended.load(std::memory_order_relaxed)) Leave();
       return true;
     }
     rank.resume = make_resume();
@@ -123,6 +124,7 @@ class Session : public std::enable_shared_from_this<Session> {
                   std::size_t received_leaf, std::size_t received_bytes, const Channel& channel);
   bool Park(Rank& rank);
   void EndRank(Rank& rank);
+  void Leave();
   void HandOver(Rank& sender, ConstView from, const Receive& to);
   void Complete(Rank& rank);
   static void Resume(Rank& rank);

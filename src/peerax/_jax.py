@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jaxlib
 from jax import lax
-from jax._src import ad_util, config, core, effects, source_info_util
+from jax._src import ad_util, config, core, effects, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context, get_axis_env
 from jax._src.interpreters import mlir, partial_eval, pxla
@@ -20,6 +20,11 @@ from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
 __all__ = ["Primitive", "mlir"]
+
+# Errors and equations point at the user's line, not at ours.
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+source_info_util.register_exclusion(_OURS)
+traceback_util.register_exclusion(_OURS)
 
 ShardMapTrace = _shard_map.ShardMapTrace
 ShapedArray = core.ShapedArray

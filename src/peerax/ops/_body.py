@@ -130,7 +130,7 @@ class _Body:
 
     def _ppermute(self, eqn, handle, values):
         """A ppermute is an exchange. XLA's own may be moved into branches that not all ranks take (E9)."""
-        axes = _axes_of(eqn)
+        axes = self.ranks.in_mesh_order(_axes_of(eqn))  # that is how JAX numbers them, whatever the order of the tuple
         size = self.ranks.length(axes)
         destination, source = self.ranks.ends(axes, tuple((s % size, d % size) for s, d in eqn.params["perm"]))
         site = _site_of(eqn)

@@ -17,6 +17,10 @@ class Ranks:
         self._coordinates = np.stack(np.unravel_index(np.arange(self.size), tuple(axis_sizes) or (1,)), axis=1)
         self._sizes = tuple(axis_sizes)
 
+    def in_mesh_order(self, axes: Sequence) -> tuple:
+        """Return axes in the order of the mesh."""
+        return tuple(axis for axis in self.axis_names if axis in axes)
+
     def length(self, axes: Sequence) -> int:
         """Return the number of ranks along axes."""
         return math.prod(self._sizes[self.axis_names.index(axis)] for axis in axes)

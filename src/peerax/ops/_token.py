@@ -78,7 +78,7 @@ def is_token(x: Any) -> bool:
 
 
 def check_token(token: Any, name: str, site: str) -> jax.Array:
-    """Return token, or raise PX105's sibling for operands: PX106."""
+    """Return token, linked if it comes from outside, or raise PX108."""
     if is_token(token):
         return token if _jax.is_from_here(token) else link(token)
     shown = f"{token.dtype.name}[{','.join(map(str, token.shape))}]" if hasattr(token, "dtype") else type(token).__name__

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from peerax import _jax
+from peerax.runtime import load
 
 HANDLE_SHAPE, HANDLE_DTYPE = (2,), jnp.uint32
 
@@ -93,6 +94,7 @@ def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, oper
 
 
 def _order_plain_lowering(ctx, *operands):
+    load()
     return _lower("peerax_order", ctx, operands, side_effect=False, in_place=len(operands))
 
 

@@ -1,7 +1,6 @@
 """Loads the extension and registers its handlers with XLA, once, when the first program is compiled."""
 
 import functools
-import importlib
 from types import ModuleType
 from typing import Any
 
@@ -17,9 +16,10 @@ def extension() -> ModuleType:
       PeeraxError: PX401.
     """
     try:
-        return importlib.import_module("peerax.runtime._extension")
+        from peerax.runtime import _extension
     except ImportError as error:
         raise PeeraxError.of("PX401", f"peerax's compiled extension cannot be loaded: {error}") from error
+    return _extension
 
 
 @functools.cache
@@ -28,6 +28,7 @@ def load() -> None:
     import jax
 
     settings, module = read_settings(), extension()
+    jax.local_devices(backend="cpu")  # types can only be registered with a backend that exists
     module.set_timeout_s(settings.timeout_s)
     module.set_rendezvous(settings.rendezvous)
     module.set_buffer_limit_bytes(settings.buffer_bytes)

@@ -23,7 +23,7 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings, or raise PX403's sibling for the environment: PX404."""
+    """Return the settings, or raise PX404."""
     timeout = environment.get("PEERAX_TIMEOUT_S", "60")
     send = environment.get("PEERAX_SEND", "buffered")
     buffer_bytes = environment.get("PEERAX_BUFFER_BYTES", str(_memory_bytes() // 2))
