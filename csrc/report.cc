@@ -31,7 +31,12 @@ std::string Bytes(std::int64_t size_bytes) {
   return text;
 }
 
-std::string TagText(std::int64_t tag) { return tag == 0 ? "" : ", tag " + std::to_string(tag); }
+// What tells messages on one channel apart: the tag, and whether they are tangents or cotangents.
+std::string KindText(std::int64_t tag, const Operation& operation) {
+  std::string text = tag == 0 ? "" : ", tag " + std::to_string(tag);
+  if (!operation.path.empty()) text += operation.path.back() == 'c' ? ", its cotangent" : ", its tangent";
+  return text;
+}
 
 void Bound(std::vector<std::string>* lines) {
   if (lines->size() <= kLines) return;
@@ -106,9 +111,9 @@ std::string Reporter::Describe(const Wait& wait) const {
   switch (wait.what) {
     case Wait::kMessage:
       return "waits in " + (wait.operation->kind == Kind::kExchange ? "precv (" + Site(wait) + ")" : place) + " for " +
-             wait.type + " from " + Name(wait.on) + TagText(wait.tag);
+             wait.type + " from " + Name(wait.on) + KindText(wait.tag, *wait.operation);
     case Wait::kTaken:
-      return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + TagText(wait.tag);
+      return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + KindText(wait.tag, *wait.operation);
     default:
       return "waits at " + place + " for " + Name(wait.on);
   }
@@ -198,7 +203,7 @@ std::vector<std::string> Reporter::DescribeUnreceived() const {
   std::vector<std::string> lines;
   for (const Unreceived& message : unreceived_) {
     lines.push_back(Name(message.source) + " sent " + message.type + " to " + Name(message.destination) +
-                    TagText(message.tag) + " in psend (" + message.operation->site + "), and nobody received it" +
+                    KindText(message.tag, *message.operation) + " in psend (" + message.operation->site + "), and nobody received it" +
                     (message.count > 1 ? " (" + std::to_string(message.count) + " messages)" : ""));
   }
   Bound(&lines);
@@ -224,6 +229,8 @@ Failure Reporter::OnEnded(const std::vector<const Wait*>& causes) const {
     }
   }
   Bound(&evidence);
+  // The values matched, so it is differentiation that lost one end.
+  if (cause.what != Wait::kCollective && !cause.operation->path.empty()) code = "PX214";
   if (cause.what == Wait::kMessage) {
     for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
     Append(&evidence, DescribeUnreceived());
@@ -256,7 +263,8 @@ bool Reporter::Leftover(Failure* failure) const {
   if (unreceived_.empty()) return false;
   std::vector<std::string> sites;
   for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
-  *failure = Render("PX201", sites, DescribeUnreceived());
+  const bool values = unreceived_.front().operation->path.empty();
+  *failure = Render(values ? "PX201" : "PX214", sites, DescribeUnreceived());
   return true;
 }
 
