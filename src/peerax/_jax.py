@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jaxlib
+import numpy as np
 from jax import lax
 from jax._src import ad_util, config, core, effects, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
@@ -149,6 +150,29 @@ def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
 def partition_id():
     """The rank's number among all devices of the program, as a uint32 scalar."""
     return hlo.partition_id()
+
+
+def emit_send(ctx, handle, x, pairs) -> Any:
+    """Emit a StableHLO send of x that comes after handle; return the handle after it."""
+    handle, x, token = hlo.optimization_barrier([handle, x, hlo.create_token()])
+    send = hlo.SendOp([x], token, source_target_pairs=_pair_attribute(pairs), channel_handle=_channel())
+    return hlo.optimization_barrier([handle, send.results[0]])[0]
+
+
+def emit_receive(ctx, handle, aval, pairs) -> tuple[Any, Any]:
+    """Emit a StableHLO recv that comes after handle; return the handle after it and what was received."""
+    handle, token = hlo.optimization_barrier([handle, hlo.create_token()])
+    types = [mlir.aval_to_ir_type(ctx.module_context, aval), hlo.TokenType.get()]
+    recv = hlo.RecvOp(types, token, source_target_pairs=_pair_attribute(pairs), channel_handle=_channel())
+    return tuple(hlo.optimization_barrier([handle, recv.results[0]]))
+
+
+def _pair_attribute(pairs):
+    return mlir.dense_int_elements(np.asarray(pairs, np.int64).reshape(-1, 2))
+
+
+def _channel():
+    return hlo.ChannelHandle.get(mlir.COLLECTIVE_CHANNEL_ID, mlir.DEVICE_TO_DEVICE_TYPE)
 
 
 def local_device_count() -> int:

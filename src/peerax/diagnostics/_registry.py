@@ -95,6 +95,11 @@ _ALL = (
         "name the axes in the mesh's order, and number the ranks in that order",
     ),
     Code(
+        "PX214",
+        "receive not linked to what is differentiated",
+        "order the receive's token after what is differentiated: token = peerax.order(token, w)[0]",
+    ),
+    Code(
         "PX301",
         "wait limit reached",
         "find out what the rank waited for is doing, or raise the limit with PEERAX_TIMEOUT_S (seconds)",
@@ -113,6 +118,11 @@ _ALL = (
         "PX307",
         "buffered bytes over the limit",
         "receive messages sooner after they are sent, or raise the limit with PEERAX_BUFFER_BYTES",
+    ),
+    Code(
+        "PX308",
+        "program started inside a callback",
+        "call the inner function directly, as a part of the outer program, or run it before or after that program",
     ),
     Code(
         "PX401",

@@ -1,8 +1,8 @@
-"""The total order: rewrites the body of a shard_map for CPU when it is lowered, after differentiation and batching.
+"""The total order: rewrites the body of a shard_map when it is lowered, after differentiation and batching.
 
-Every communicating equation takes the rank's handle from the one before and gives it to the next, through loops and
-branches. Pairs become exchanges. JAX's own collectives are joined by all members together, or by none. Bodies without
-peerax's operations are left alone.
+Every communicating equation takes a handle from the one before and gives it to the next, through loops and branches,
+and pairs become exchanges. What the operations become, and what the handle is, differs by platform: see _on_cpu and
+_on_accelerators. Bodies without peerax's operations are left alone.
 """
 
 import functools
@@ -10,20 +10,16 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from jax import lax
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._leaves import carrier_dtype, is_plain, type_name
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
-from peerax.ops._per_device import bind_around_others, bind_per_device
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._site import as_site, location
-from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
 
 # Equations that name axes and yet communicate nothing.
 _SILENT = {"axis_index", "pvary", "pcast", "vary_unreduced_cast", "vary_unreduced_cast_p", "reduced_vary_cast", "preduced"}
@@ -34,14 +30,43 @@ def has_peerax(jaxpr: Any) -> bool:
     return _any_equation(jaxpr, lambda e: e.primitive in (psend_p, precv_p))
 
 
-def run_body(jaxpr: Any, consts: Sequence[Any], ranks: Ranks, handle: Any, operands: Sequence[Any]):
-    """Evaluate a jaxpr in total order; return the handle and the results."""
-    return _Body(ranks).run(jaxpr, consts, handle, operands)
+def has_separate(jaxpr: Any) -> bool:
+    """Return whether a body contains a psend or precv that is not one of a pair."""
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    pairs = find_pairs(jaxpr.eqns)
+    paired = {*pairs.keys(), *pairs.values()}
+    return any(
+        (eqn.primitive in (psend_p, precv_p) and i not in paired)
+        or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, has_separate))
+        for i, eqn in enumerate(jaxpr.eqns)
+    )
 
 
-class _Body:
+class Body:
+    """Evaluates a jaxpr in total order. Subclasses say what the operations of one platform are."""
+
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
+
+    def send(self, eqn, handle, values):
+        """Return the handle after a separate psend of values."""
+        raise NotImplementedError
+
+    def receive(self, eqn, handle):
+        """Return the handle and the results of a separate precv."""
+        raise NotImplementedError
+
+    def exchange(self, send, receive, handle, values):
+        """Return the handle and the results of the precv of a pair; values are what its psend sends."""
+        raise NotImplementedError
+
+    def collective(self, eqn, handle, values):
+        """Return the handle and the results of one of JAX's collectives."""
+        raise NotImplementedError
+
+    def order(self, *values):
+        """Return values, each of them available only when all are."""
+        raise NotImplementedError
 
     def run(self, jaxpr, consts, handle, operands):
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
@@ -56,7 +81,7 @@ class _Body:
             with _jax.equation_context(eqn):
                 if i in pairs:
                     receive = jaxpr.eqns[pairs[i]]
-                    handle, received[pairs[i]] = self._exchange(eqn, receive, handle, values[1:])
+                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[1:])
                     results = [_token_after(eqn, values[0])]
                 elif i in received:
                     results = received.pop(i)
@@ -67,15 +92,13 @@ class _Body:
 
     def _step(self, eqn, handle, values):
         if eqn.primitive is psend_p:
-            return self._send(eqn, handle, values)
+            return self.send(eqn, handle, values[1:]), [_token_after(eqn, values[0])]
         if eqn.primitive is precv_p:
-            return self._receive(eqn, handle)
-        if eqn.primitive.name == "ppermute" and is_plain(values[0]):
-            return self._ppermute(eqn, handle, values)
+            return self.receive(eqn, handle)
         if _is_collective(eqn):
-            return self._collective(eqn, handle, values)
+            return self.collective(eqn, handle, values)
         if eqn.primitive is order_p:
-            return handle, bind_per_device(order_p, *values)
+            return handle, self.order(*values)
         if not _any_in_params(eqn, _communicates):
             return handle, _jax.rebind(eqn, values)
         rule = {
@@ -86,70 +109,6 @@ class _Body:
             "custom_linear_solve": self._linear_solve,
         }.get(eqn.primitive.name, self._inline)
         return rule(eqn, handle, values)
-
-    # peerax's own operations.
-
-    def _send(self, eqn, handle, values):
-        params = eqn.params
-        destination, source = self.ranks.ends(params["axes"], params["perm"])
-        operation = Operation(
-            "send", "psend", params["site"], tag=params["tag"], path=params["path"], types=params["types"], destination=destination, source=source
-        )
-        (handle,) = bind_per_device(send_p, handle, *map(_carry, values[1:]), operation=operation)
-        return handle, [_token_after(eqn, values[0])]
-
-    def _receive(self, eqn, handle):
-        params = eqn.params
-        destination, source = self.ranks.ends(params["axes"], params["perm"])
-        operation = Operation(
-            "receive", "precv", params["site"], tag=params["tag"], path=params["path"], types=params["types"], destination=destination, source=source
-        )
-        carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in params["shapes"])
-        handle, *results = bind_per_device(receive_p, handle, operation=operation, shapes=carried, varying=_varying(eqn))
-        return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, params["shapes"], strict=True)]
-
-    def _exchange(self, send, receive, handle, values):
-        destination, source = self.ranks.ends(send.params["axes"], send.params["perm"])
-        operation = Operation(
-            "exchange",
-            "psend",
-            send.params["site"],
-            receive_site=receive.params["site"],
-            tag=send.params["tag"],
-            path=send.params["path"],
-            types=send.params["types"],
-            destination=destination,
-            source=source,
-        )
-        handle, *results = bind_per_device(
-            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(receive)
-        )
-        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
-
-    # JAX's collectives.
-
-    def _ppermute(self, eqn, handle, values):
-        """A ppermute is an exchange. XLA's own may be moved into branches that not all ranks take (E9)."""
-        axes = self.ranks.in_mesh_order(_axes_of(eqn))  # that is how JAX numbers them, whatever the order of the tuple
-        size = self.ranks.length(axes)
-        destination, source = self.ranks.ends(axes, tuple((s % size, d % size) for s, d in eqn.params["perm"]))
-        site = _site_of(eqn)
-        types = tuple(type_name(x.shape, x.dtype) for x in values)
-        operation = Operation(
-            "exchange", "ppermute", site, receive_site=site, types=types, destination=destination, source=source
-        )
-        handle, *results = bind_per_device(
-            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(eqn)
-        )
-        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
-
-    def _collective(self, eqn, handle, values):
-        """All members gather first: XLA's rendezvous aborts the process if one of them never comes."""
-        group = self.ranks.groups(_axes_of(eqn), eqn.params.get("axis_index_groups"))
-        operation = Operation("gather", eqn.primitive.name, _site_of(eqn), group=group)
-        handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
-        handle, *results = bind_per_device(order_p, handle, *_jax.rebind(eqn, values))
-        return handle, results
 
     # Control flow.
 
@@ -235,13 +194,13 @@ class _Body:
         raise PeeraxError.of(
             "PX107",
             f"psend, precv or a collective inside {eqn.primitive.name} is not supported",
-            locations=(location(_site_of(eqn)),),
+            locations=(location(site_of(eqn)),),
         )
 
     def _opaque(self, eqn, handle, values):
         """A shard_map inside: it has an order of its own, and takes its place in this one."""
-        handle, *values = bind_per_device(order_p, handle, *values)
-        handle, *results = bind_per_device(order_p, handle, *_jax.rebind(eqn, values))
+        handle, *values = self.order(handle, *values)
+        handle, *results = self.order(handle, *_jax.rebind(eqn, values))
         return handle, results
 
 
@@ -273,33 +232,22 @@ def _communicates(jaxpr) -> bool:
 def _is_collective(eqn) -> bool:
     if eqn.primitive in (psend_p, precv_p) or eqn.primitive.name in _SILENT:
         return False
-    return bool(_axes_of(eqn)) and ("axes" in eqn.params or "axis_name" in eqn.params)
+    return bool(axes_of(eqn)) and ("axes" in eqn.params or "axis_name" in eqn.params)
 
 
-def _axes_of(eqn) -> tuple:
+def axes_of(eqn) -> tuple:
+    """The axis names of one of JAX's collectives."""
     axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     return tuple(axis for axis in axes if not isinstance(axis, numbers.Integral))
 
 
-def _site_of(eqn) -> str:
+def site_of(eqn) -> str:
+    """The user's line that an equation comes from."""
     found = _jax.equation_site(eqn)
     return "<unknown>:0" if found is None else as_site(*found)
-
-
-def _varying(eqn) -> tuple[frozenset, ...]:
-    return tuple(_jax.varying(v.aval) for v in eqn.outvars)
 
 
 def _token_after(send, token):
     """The token that a psend returns. The order is in the handle; a token is only a value, of the right type."""
     return _jax.make_varying(token, tuple(_jax.varying(send.outvars[0].aval)))
-
-
-def _carry(x):
-    dtype = carrier_dtype(x.dtype)
-    return x if dtype is None else x.astype(dtype)
-
-
-def _uncarry(y, dtype):
-    return y if y.dtype == dtype else y.astype(dtype)

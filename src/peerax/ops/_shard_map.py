@@ -1,5 +1,6 @@
-"""Where peerax meets shard_map: its lowering for CPU, and its eager evaluation."""
+"""Where peerax meets shard_map: its lowering, and its eager evaluation."""
 
+import functools
 from typing import Any
 
 import jax
@@ -7,43 +8,38 @@ from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._body import has_peerax, run_body
+from peerax.ops._body import has_peerax, has_separate
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._leaves import is_plain
+from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
+from peerax.ops._on_cpu import OnCpu
 from peerax.ops._per_device import automatic_axes, bind_around_others, bind_per_device
 from peerax.ops._ranks import Ranks
 from peerax.ops._transport import HANDLE_DTYPE, HANDLE_SHAPE, begin_p, end_p
 from peerax.runtime import exclusive_run, load
 
 
-def _lower_shard_map(original, ctx, *operands, **params):
-    jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
-    if not has_peerax(jaxpr):
+def _lower_on_cpu(original, ctx, *operands, **params):
+    if not has_peerax(params["jaxpr"]):
         return original(ctx, *operands, **params)
     mesh = params["mesh"]
     if _jax.spans_processes(mesh):
         raise PeeraxError.of("PX402", "the mesh has devices of several processes, and the transport is within one")
     load()
-    ranks = Ranks(mesh.axis_names, tuple(mesh.shape.values()))
+    jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
+    ranks = _ranks(mesh)
     devices = _jax.local_device_count()
 
-    def body(*xs):
-        before, xs = xs[:1], xs[1:]
-        waits_for = () if automatic_axes() else filter(is_plain, xs)
-        (handle,) = bind_per_device(begin_p, *before, *waits_for, size=ranks.size, devices=devices)
-        handle, results = run_body(jaxpr, consts, ranks, handle, xs)
-        return bind_around_others(end_p, handle, results)
-
-    def again(*xs):
-        return jax.shard_map(
-            body,
-            mesh=mesh,
-            in_specs=(PartitionSpec(), *params["in_specs"]),
-            out_specs=[PartitionSpec(), *params["out_specs"]],
-            check_vma=params["check_vma"],
-            axis_names=_jax.shard_map_axes(params),
-        )(*xs)
+    def body(before, *xs):
+        # What is sharded automatically would be gathered if it passed through begin and end.
+        passes = not automatic_axes()
+        waits_for = filter(is_plain, xs) if passes else ()
+        (handle,) = bind_per_device(begin_p, before, *waits_for, size=ranks.size, devices=devices)
+        handle, results = OnCpu(ranks).run(jaxpr, consts, handle, xs)
+        if passes:
+            return bind_around_others(end_p, handle, results)
+        return [*bind_per_device(end_p, handle), *results]
 
     # Shard_maps that follow each other in one block are ordered, also if they have no data in common: XLA would mix
     # their operations, and a rank would wait in one for what another rank does later in the other.
@@ -52,9 +48,46 @@ def _lower_shard_map(original, ctx, *operands, **params):
     if before is None:
         before = _jax.zeros_in_place(ctx, handle_aval)
     ctx = ctx.replace(avals_in=[handle_aval, *ctx.avals_in], avals_out=[handle_aval, *ctx.avals_out])
-    handle, *results = _jax.inside_lowering(again, ctx, [before, *operands])
+    specs = {
+        "in_specs": (PartitionSpec(), *params["in_specs"]),
+        "out_specs": [PartitionSpec(), *params["out_specs"]],
+    }
+    handle, *results = _lower_again(ctx, body, [before, *operands], {**params, **specs})
     _jax.remember_in_block(ctx, "peerax_end", handle)
     return results
+
+
+def _lower_on_accelerator(make_body, original, ctx, *operands, **params):
+    if not has_peerax(params["jaxpr"]):
+        return original(ctx, *operands, **params)
+    jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
+    walk = make_body(_ranks(params["mesh"]))
+
+    def body(*xs):
+        handle = order_handle() if has_separate(jaxpr) else ()
+        return walk.run(jaxpr, consts, handle, xs)[1]
+
+    return _lower_again(ctx, body, operands, params)
+
+
+def _ranks(mesh) -> Ranks:
+    return Ranks(mesh.axis_names, tuple(mesh.shape.values()))
+
+
+def _lower_again(ctx, body, operands, params):
+    """Lower a shard_map of another body in place; it has no psend or precv any more."""
+
+    def again(*xs):
+        return jax.shard_map(
+            body,
+            mesh=params["mesh"],
+            in_specs=tuple(params["in_specs"]),
+            out_specs=list(params["out_specs"]),
+            check_vma=params["check_vma"],
+            axis_names=_jax.shard_map_axes(params),
+        )(*xs)
+
+    return _jax.inside_lowering(again, ctx, operands)
 
 
 def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> bool:
@@ -69,6 +102,8 @@ def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> b
     )
 
 
-_jax.override_shard_map_lowering(_lower_shard_map, platform="cpu")
+_jax.override_shard_map_lowering(_lower_on_cpu, platform="cpu")
+for _platform, _make_body in (("cuda", OnGpu), ("rocm", OnGpu), ("tpu", OnTpu)):
+    _jax.override_shard_map_lowering(functools.partial(_lower_on_accelerator, _make_body), platform=_platform)
 _jax.compile_eager_shard_map_if(_needs_whole_program)
 _jax.execute_exclusively(exclusive_run)

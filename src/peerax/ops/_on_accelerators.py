@@ -1,0 +1,86 @@
+"""What communicating equations become on GPU and TPU, where XLA runs one schedule on all devices.
+
+A pair is one of XLA's collectives, collective-permute, and needs no order of ours: a tie would only cost overlap. A
+separate operation is a StableHLO send or recv on GPUs. In a body that has one, all communication is ordered, by
+optimization barriers. TPUs have nothing for a separate operation.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from peerax import _jax
+from peerax.diagnostics import PeeraxError
+from peerax.ops._body import Body
+from peerax.ops._site import location
+from peerax.ops._transport import accelerator_receive_p, accelerator_send_p
+
+
+class OnAccelerator(Body):
+    """The handle is (), or a float32 scalar in a body with separate operations."""
+
+    def exchange(self, send, receive, handle, values):
+        axes, perm = send.params["axes"], send.params["perm"]
+
+        def permute(handle, *values):
+            return handle, [lax.ppermute(x, axes, perm) for x in values]
+
+        return self._in_order(permute, handle, values)
+
+    def collective(self, eqn, handle, values):
+        return self._in_order(lambda handle, *values: (handle, _jax.rebind(eqn, values)), handle, values)
+
+    def order(self, *values):
+        return list(lax.optimization_barrier(values))
+
+    def _in_order(self, operation, handle, values):
+        if isinstance(handle, tuple):
+            return operation(handle, *values)
+        handle, *values = self.order(handle, *values)
+        handle, results = operation(handle, *values)
+        handle, *results = self.order(handle, *results)
+        return handle, results
+
+
+class OnGpu(OnAccelerator):
+    """Separate operations are send and recv."""
+
+    def send(self, eqn, handle, values):
+        for x in values:
+            handle = accelerator_send_p.bind(handle, x, pairs=self._pairs(eqn))
+        return handle
+
+    def receive(self, eqn, handle):
+        results = []
+        for (shape, dtype), v in zip(eqn.params["shapes"], eqn.outvars, strict=True):
+            handle, y = accelerator_receive_p.bind(
+                handle, shape=shape, dtype=dtype, varying=_jax.varying(v.aval), pairs=self._pairs(eqn)
+            )
+            results.append(y)
+        return handle, results
+
+    def _pairs(self, eqn) -> tuple[tuple[int, int], ...]:
+        destination, _ = self.ranks.ends(eqn.params["axes"], eqn.params["perm"])
+        return tuple((s, d) for s, d in enumerate(destination) if d >= 0)
+
+
+class OnTpu(OnAccelerator):
+    """There are no separate operations."""
+
+    def send(self, eqn, handle, values):
+        raise self._refused("psend", eqn)
+
+    def receive(self, eqn, handle):
+        raise self._refused("precv", eqn)
+
+    def _refused(self, name: str, eqn) -> PeeraxError:
+        return PeeraxError.of(
+            "PX213",
+            f"this {name} is separate, and a TPU has pairs only",
+            locations=(location(eqn.params["site"]),),
+        )
+
+
+def order_handle():
+    """The first handle of a body whose communication is ordered."""
+    return jax.lax.full((), 0, jnp.float32)

@@ -1,0 +1,95 @@
+"""What communicating equations become on CPU: operations of the transport, which pass on the handle of the session.
+
+JAX's own collectives are joined by all members together, or by none.
+"""
+
+from typing import Any
+
+from peerax import _jax
+from peerax.ops._body import Body, axes_of, site_of
+from peerax.ops._leaves import carrier_dtype, is_plain, type_name
+from peerax.ops._order import order_p
+from peerax.ops._per_device import bind_around_others, bind_per_device
+from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
+
+
+class OnCpu(Body):
+    """The handle is the session's, two uint32."""
+
+    def send(self, eqn, handle, values):
+        operation = self._operation("send", "psend", eqn.params)
+        (handle,) = bind_per_device(send_p, handle, *map(_carry, values), operation=operation)
+        return handle
+
+    def receive(self, eqn, handle):
+        operation = self._operation("receive", "precv", eqn.params)
+        shapes = eqn.params["shapes"]
+        carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in shapes)
+        handle, *results = bind_per_device(
+            receive_p, handle, operation=operation, shapes=carried, varying=_varying(eqn)
+        )
+        return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, shapes, strict=True)]
+
+    def exchange(self, send, receive, handle, values):
+        operation = self._operation("exchange", "psend", send.params, receive_site=receive.params["site"])
+        return self._exchange(operation, receive, handle, values)
+
+    def collective(self, eqn, handle, values):
+        if eqn.primitive.name == "ppermute" and is_plain(values[0]):
+            return self._ppermute(eqn, handle, values)
+        # All members gather first: XLA's rendezvous aborts the process if one of them never comes.
+        group = self.ranks.groups(axes_of(eqn), eqn.params.get("axis_index_groups"))
+        operation = Operation("gather", eqn.primitive.name, site_of(eqn), group=group)
+        handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
+        handle, *results = self.order(handle, *_jax.rebind(eqn, values))
+        return handle, results
+
+    def order(self, *values):
+        return bind_per_device(order_p, *values)
+
+    def _ppermute(self, eqn, handle, values):
+        """A ppermute is an exchange. XLA's own may be moved into branches that not all ranks take (E9)."""
+        axes = self.ranks.in_mesh_order(axes_of(eqn))  # that is how JAX numbers them, whatever the order of the tuple
+        size = self.ranks.length(axes)
+        site = site_of(eqn)
+        params = {
+            "axes": axes,
+            "perm": tuple((s % size, d % size) for s, d in eqn.params["perm"]),
+            "site": site,
+            "types": tuple(type_name(x.shape, x.dtype) for x in values),
+        }
+        operation = self._operation("exchange", "ppermute", params, receive_site=site)
+        return self._exchange(operation, eqn, handle, values)
+
+    def _operation(self, kind: str, name: str, params: dict[str, Any], receive_site: str = "") -> Operation:
+        destination, source = self.ranks.ends(params["axes"], params["perm"])
+        return Operation(
+            kind,
+            name,
+            params["site"],
+            receive_site=receive_site,
+            tag=params.get("tag", 0),
+            path=params.get("path", ""),
+            types=params["types"],
+            destination=destination,
+            source=source,
+        )
+
+    def _exchange(self, operation, receive, handle, values):
+        handle, *results = bind_per_device(
+            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(receive)
+        )
+        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
+
+
+def _varying(eqn) -> tuple[frozenset, ...]:
+    return tuple(_jax.varying(v.aval) for v in eqn.outvars)
+
+
+def _carry(x):
+    dtype = carrier_dtype(x.dtype)
+    return x if dtype is None else x.astype(dtype)
+
+
+def _uncarry(y, dtype):
+    return y if y.dtype == dtype else y.astype(dtype)
