@@ -13,8 +13,21 @@ if TYPE_CHECKING:
     from peerax.diagnostics import PeeraxError, explain
     from peerax.install import install
     from peerax.ops import create_token, order, precv, psend
+    from peerax.patterns import permute_shards, shift
+    from peerax.targets import compile_for
 
-__all__ = ["PeeraxError", "create_token", "explain", "install", "order", "precv", "psend"]
+__all__ = [
+    "PeeraxError",
+    "compile_for",
+    "create_token",
+    "explain",
+    "install",
+    "order",
+    "permute_shards",
+    "precv",
+    "psend",
+    "shift",
+]
 
 _HOMES = {
     "PeeraxError": "peerax.diagnostics",
@@ -24,6 +37,9 @@ _HOMES = {
     "order": "peerax.ops",
     "precv": "peerax.ops",
     "psend": "peerax.ops",
+    "permute_shards": "peerax.patterns",
+    "shift": "peerax.patterns",
+    "compile_for": "peerax.targets",
 }
 
 

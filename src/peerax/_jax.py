@@ -272,6 +272,22 @@ def _compile_call(primitive, fun, args, params):
     return trees[0].update(results)
 
 
+# Compilation for devices that are not there.
+
+
+def device_count_of(lowered) -> int:
+    """Number of devices of a lowered program."""
+    return lowered._lowering.compile_args["num_devices"]
+
+
+def compile_for_devices(lowered, devices: Sequence[Any]) -> Any:
+    """Compile a lowered program for other devices than it was lowered with: only their number counts."""
+    computation = lowered._lowering
+    computation._device_list = None
+    computation.compile_args["backend"] = devices[0].client
+    return computation.compile(device_assignment=tuple(devices))
+
+
 # What a shard_map body was called with.
 
 _operands = threading.local()
@@ -344,8 +360,12 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
 
     enter: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
-    def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
-        super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
+    def __init__(
+        self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs
+    ):
+        super().__init__(
+            executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs
+        )
         self.exclusive = communication in unordered_effects and backend.platform == "cpu"
 
     def __call__(self, *args):

@@ -22,7 +22,15 @@ from peerax.ops._ranks import Ranks
 from peerax.ops._site import as_site, location
 
 # Equations that name axes and yet communicate nothing.
-_SILENT = {"axis_index", "pvary", "pcast", "vary_unreduced_cast", "vary_unreduced_cast_p", "reduced_vary_cast", "preduced"}
+_SILENT = {
+    "axis_index",
+    "pvary",
+    "pcast",
+    "vary_unreduced_cast",
+    "vary_unreduced_cast_p",
+    "reduced_vary_cast",
+    "preduced",
+}
 
 
 def has_peerax(jaxpr: Any) -> bool:
@@ -115,7 +123,11 @@ class Body:
     def _scan(self, eqn, handle, values):
         jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
         num_consts, num_carry = _jax.scan_counts(eqn.params)
-        fixed, carry, xs = values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :]
+        fixed, carry, xs = (
+            values[:num_consts],
+            values[num_consts : num_consts + num_carry],
+            values[num_consts + num_carry :],
+        )
 
         def step(state, x):
             handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x])
@@ -148,7 +160,9 @@ class Body:
                 handle, results = self.run(body, body_consts, state[0], [*for_body, *state[1:]])
                 return (handle, *results)
 
-            handle, *carry = lax.while_loop(lambda state: test(state[0], state[1:])[1], step, (handle, *carry))
+            handle, *carry = lax.while_loop(
+                lambda state: test(state[0], state[1:])[1], step, (handle, *carry)
+            )
             return handle, carry
 
         # A condition that communicates is evaluated in the body, where the handle can be given on.
@@ -164,7 +178,9 @@ class Body:
         branches = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
         platforms = eqn.params.get("branches_platforms")
         if platforms is not None:  # the choice of lax.platform_dependent, known here
-            branches = [b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names][:1]
+            branches = [
+                b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names
+            ][:1]
 
         def run(branch, handle, *operands):
             handle, results = self.run(*branch, handle, operands)
@@ -174,7 +190,9 @@ class Body:
         if len(branches) == 1:
             handle, *results = run(branches[0], handle, *operands)
         else:
-            handle, *results = lax.switch(index, [functools.partial(run, b) for b in branches], handle, *operands)
+            handle, *results = lax.switch(
+                index, [functools.partial(run, b) for b in branches], handle, *operands
+            )
         return handle, results
 
     def _linear_solve(self, eqn, handle, values):
@@ -207,7 +225,8 @@ class Body:
 def _any_equation(jaxpr, test) -> bool:
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        test(eqn) or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
+        test(eqn)
+        or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
         for eqn in jaxpr.eqns
     )
 
@@ -225,7 +244,8 @@ def _communicates(jaxpr) -> bool:
     """Whether equations below here have a place in the order; shard_maps inside count."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates) for e in jaxpr.eqns
+        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates)
+        for e in jaxpr.eqns
     )
 
 

@@ -13,7 +13,16 @@ from peerax.ops._token import link_p
 
 # Equations that give a token on unchanged: result i is operand i.
 _ADD = {"add_any", "add"}  # cotangents of a token that was used twice
-_PASS_ON = {"optimization_barrier", "pvary", "copy", "copy_p", "convert_element_type", "reshape", "squeeze", "pcast"}
+_PASS_ON = {
+    "optimization_barrier",
+    "pvary",
+    "copy",
+    "copy_p",
+    "convert_element_type",
+    "reshape",
+    "squeeze",
+    "pcast",
+}
 
 
 def find_pairs(equations: Sequence[Any]) -> dict[int, int]:

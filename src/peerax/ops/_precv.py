@@ -96,7 +96,13 @@ def _precv_transpose(received_bar, token, *, axes, perm, path, shapes, types, **
     token_bar = link(ad.instantiate_zeros(ad.Zero(token.aval.to_ct_aval())))
     return [
         psend_p.bind(
-            token_bar, *leaves_bar, axes=axes, perm=inverse(perm), path=cotangent_path(path), types=types, **params
+            token_bar,
+            *leaves_bar,
+            axes=axes,
+            perm=inverse(perm),
+            path=cotangent_path(path),
+            types=types,
+            **params,
         )
     ]
 

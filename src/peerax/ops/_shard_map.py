@@ -25,7 +25,9 @@ def _lower_on_cpu(original, ctx, *operands, **params):
         return original(ctx, *operands, **params)
     mesh = params["mesh"]
     if _jax.spans_processes(mesh):
-        raise PeeraxError.of("PX402", "the mesh has devices of several processes, and the transport is within one")
+        raise PeeraxError.of(
+            "PX402", "the mesh has devices of several processes, and the transport is within one"
+        )
     load()
     jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
     ranks = _ranks(mesh)

@@ -81,7 +81,11 @@ def check_token(token: Any, name: str, site: str) -> jax.Array:
     """Return token, linked if it comes from outside, or raise PX108."""
     if is_token(token):
         return token if _jax.is_from_here(token) else link(token)
-    shown = f"{token.dtype.name}[{','.join(map(str, token.shape))}]" if hasattr(token, "dtype") else type(token).__name__
+    shown = (
+        f"{token.dtype.name}[{','.join(map(str, token.shape))}]"
+        if hasattr(token, "dtype")
+        else type(token).__name__
+    )
     raise PeeraxError.of(
         "PX108",
         f"{name} was given {shown} where it expects a token, a float32[1] array",

@@ -23,7 +23,8 @@ def exclusive_run() -> Iterator[None]:
     limit_s = read_settings().timeout_s if inside_callback else math.inf
     if not _running.acquire(timeout=-1 if math.isinf(limit_s) else limit_s):
         raise PeeraxError.of(
-            "PX308", f"a callback started a program that communicates, and another one was still running {limit_s:g} s later"
+            "PX308",
+            f"a callback started a program that communicates, and another one was still running {limit_s:g} s later",
         )
     try:
         yield
