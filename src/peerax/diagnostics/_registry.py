@@ -60,6 +60,11 @@ _ALL = (
         "give a token that psend, create_token or order returned: peerax.create_token() makes a new one",
     ),
     Code(
+        "PX109",
+        "dimension cannot be split",
+        "name with dim= the dimension that is split, and make it a multiple of the number of ranks",
+    ),
+    Code(
         "PX201",
         "send without receive",
         "add a precv with the same perm and tag on the destination, or remove the send",
@@ -93,6 +98,11 @@ _ALL = (
         "PX212",
         "axis tuple not in mesh order",
         "name the axes in the mesh's order, and number the ranks in that order",
+    ),
+    Code(
+        "PX213",
+        "separate operation on a backend that has pairs only",
+        "make it a pair: give precv the token of the psend with the same perm and tag",
     ),
     Code(
         "PX214",
@@ -132,7 +142,12 @@ _ALL = (
     Code(
         "PX402",
         "transport not available",
-        "run or lower the program for a platform that this version of peerax supports: cpu",
+        "run it on CPU devices of one process, or compile it for cuda, rocm or tpu",
+    ),
+    Code(
+        "PX403",
+        "target not available",
+        "name a target such as h100:8 or v5e:2x4, and install the package that compiles for it",
     ),
     Code(
         "PX404",
