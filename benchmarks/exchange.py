@@ -74,7 +74,9 @@ def measure(ranks: int, repeat: int, sizes: list[int]) -> None:
         return lax.ppermute(x, "x", ring), None
 
     def program(step, steps):
-        loop = lambda x: lax.scan(step, x, None, length=steps)[0]
+        def loop(x):
+            return lax.scan(step, x, None, length=steps)[0]
+
         return jax.jit(jax.shard_map(loop, mesh=mesh, in_specs=spec, out_specs=spec))
 
     def seconds(f, x):

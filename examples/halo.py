@@ -68,9 +68,7 @@ def main():
     positions = jnp.linspace(0, 1, size * POINTS_PER_DEVICE)
     start = jnp.where(abs(positions - 0.4) < 0.1, 1.0, 0.0)  # a hot spot across several pieces
 
-    spread = jax.jit(
-        jax.shard_map(lambda u: on_pieces(u, size), mesh=mesh, in_specs=P("x"), out_specs=P("x"))
-    )
+    spread = jax.jit(jax.shard_map(lambda u: on_pieces(u, size), mesh=mesh, in_specs=P("x"), out_specs=P("x")))
     end = spread(start)
     expected = jax.jit(on_one_device)(start)
 

@@ -360,12 +360,8 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
 
     enter: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
-    def __init__(
-        self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs
-    ):
-        super().__init__(
-            executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs
-        )
+    def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
+        super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
         self.exclusive = communication in unordered_effects and backend.platform == "cpu"
 
     def __call__(self, *args):

@@ -30,9 +30,7 @@ def check_perm(perm: Iterable, size: int, location: Location) -> Perm:
                     "PX102",
                     f"the pair ({source}, {destination}) names rank {rank}, but the axis has ranks 0..{size - 1}",
                     locations=(location,),
-                    help="negative ranks do not wrap; write (rank + offset) % size for a ring"
-                    if rank < 0
-                    else None,
+                    help="negative ranks do not wrap; write (rank + offset) % size for a ring" if rank < 0 else None,
                 )
     for role, ranks in (("source", [s for s, _ in pairs]), ("destination", [d for _, d in pairs])):
         twice = sorted({rank for rank in ranks if ranks.count(rank) > 1})

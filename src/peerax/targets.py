@@ -25,6 +25,12 @@ _GPUS = {
 }
 _TPUS = ("v4", "v5e", "v5p", "v6e")
 
+_NO_TPU_MACHINE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
 _GPU_CONFIG = """
 gpu_device_info {{
   cuda_compute_capability {{ major: {major} minor: {minor} }}
@@ -176,8 +182,9 @@ def _devices(target: Target) -> list[Any]:
             "PX403", f"compiling for {target.name} needs a package that is not installed", help=command
         )
     if target.platform == "tpu":
-        # libtpu looks for the machine it is on, which is none.
-        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+        # libtpu looks for the machine it is on and complains on standard error that there is none.
+        for name, value in _NO_TPU_MACHINE.items():
+            os.environ.setdefault(name, value)
         name = f"{target.kind}:{'x'.join(map(str, target.shape))}"
         return list(topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
     hosts, gpus = target.shape if len(target.shape) == 2 else (1, target.shape[0])

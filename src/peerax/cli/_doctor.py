@@ -54,9 +54,7 @@ def versions() -> Section:
     if jax is None:
         jax_row = Row("jax", f'not installed; pip install "jax>={oldest}"', "wrong")
     elif _numbers(jax) < OLDEST_JAX:
-        jax_row = Row(
-            "jax", f'{jax}, but peerax needs {oldest} or later; pip install -U "jax>={oldest}"', "wrong"
-        )
+        jax_row = Row("jax", f'{jax}, but peerax needs {oldest} or later; pip install -U "jax>={oldest}"', "wrong")
     else:
         jax_row = Row("jax", f"{jax} (supported: {oldest} or later)", "fine")
     return "versions", [
@@ -71,9 +69,7 @@ def this_machine() -> Section:
     """Return what the probes find: devices, the extension, and an exchange of two ranks on the CPU."""
     devices = _probe("devices", dict(os.environ))
     if "devices" in devices:
-        devices_row = Row(
-            "devices", f"{devices['devices']} of platform {devices['platform']}, with these settings"
-        )
+        devices_row = Row("devices", f"{devices['devices']} of platform {devices['platform']}, with these settings")
     else:
         devices_row = Row("devices", devices["error"], "wrong")
     return "this machine", [devices_row, *_try_exchange()]
@@ -186,12 +182,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _installed(pattern: str) -> str:
     """Return name and version of the installed distributions whose name matches, or ""."""
-    found = {
-        (dist.metadata["Name"] or "").lower(): dist.version for dist in importlib.metadata.distributions()
-    }
-    return ", ".join(
-        f"{name} {version}" for name, version in sorted(found.items()) if re.fullmatch(pattern, name)
-    )
+    found = {(dist.metadata["Name"] or "").lower(): dist.version for dist in importlib.metadata.distributions()}
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()) if re.fullmatch(pattern, name))
 
 
 def _print(sections: list[Section]) -> None:

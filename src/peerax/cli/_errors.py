@@ -101,9 +101,7 @@ def _without_ours(error: BaseException) -> TracebackType | None:
     while frame is not None:
         frames.append(frame)
         frame = frame.tb_next
-    while frames and (
-        _is_ours(frames[0]) or frames[0].tb_frame.f_code.co_filename.startswith("<frozen importlib")
-    ):
+    while frames and (_is_ours(frames[0]) or frames[0].tb_frame.f_code.co_filename.startswith("<frozen importlib")):
         del frames[0]
     if _REPORT.search(str(error)):  # of any other error, frames inside of peerax may be the cause
         frames = [frame for frame in frames if not _is_ours(frame)]

@@ -34,9 +34,7 @@ def run_path(path: str, args: Sequence[str]) -> None:
     except OSError as error:
         raise CannotStart(f"peerax run: cannot open {path!r}: {error.strerror}") from None
     _set_first_path(os.path.dirname(os.path.realpath(path)))
-    _run_as_main(
-        lambda: loader.source_to_code(source, file), __file__=file, __loader__=loader, __cached__=None
-    )
+    _run_as_main(lambda: loader.source_to_code(source, file), __file__=file, __loader__=loader, __cached__=None)
 
 
 def run_module(name: str, args: Sequence[str]) -> None:

@@ -36,9 +36,7 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
                 locations=(location(site),),
             )
         if not manual or (not mesh.empty and axis in mesh.axis_names):
-            outside = (
-                "is not inside manual axes" if not manual else f"is inside manual axes {manual}, not {axis!r}"
-            )
+            outside = "is not inside manual axes" if not manual else f"is inside manual axes {manual}, not {axis!r}"
             raise PeeraxError.of(
                 "PX104",
                 f"{name} over {axis!r} {outside}",

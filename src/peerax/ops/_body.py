@@ -7,7 +7,6 @@ _on_accelerators. Bodies without peerax's operations are left alone.
 
 import functools
 import numbers
-from collections.abc import Sequence
 from typing import Any
 
 from jax import lax
@@ -160,9 +159,7 @@ class Body:
                 handle, results = self.run(body, body_consts, state[0], [*for_body, *state[1:]])
                 return (handle, *results)
 
-            handle, *carry = lax.while_loop(
-                lambda state: test(state[0], state[1:])[1], step, (handle, *carry)
-            )
+            handle, *carry = lax.while_loop(lambda state: test(state[0], state[1:])[1], step, (handle, *carry))
             return handle, carry
 
         # A condition that communicates is evaluated in the body, where the handle can be given on.
@@ -178,9 +175,7 @@ class Body:
         branches = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
         platforms = eqn.params.get("branches_platforms")
         if platforms is not None:  # the choice of lax.platform_dependent, known here
-            branches = [
-                b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names
-            ][:1]
+            branches = [b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names][:1]
 
         def run(branch, handle, *operands):
             handle, results = self.run(*branch, handle, operands)
@@ -190,9 +185,7 @@ class Body:
         if len(branches) == 1:
             handle, *results = run(branches[0], handle, *operands)
         else:
-            handle, *results = lax.switch(
-                index, [functools.partial(run, b) for b in branches], handle, *operands
-            )
+            handle, *results = lax.switch(index, [functools.partial(run, b) for b in branches], handle, *operands)
         return handle, results
 
     def _linear_solve(self, eqn, handle, values):
@@ -225,8 +218,7 @@ class Body:
 def _any_equation(jaxpr, test) -> bool:
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        test(eqn)
-        or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
+        test(eqn) or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
         for eqn in jaxpr.eqns
     )
 
@@ -244,8 +236,7 @@ def _communicates(jaxpr) -> bool:
     """Whether equations below here have a place in the order; shard_maps inside count."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates)
-        for e in jaxpr.eqns
+        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates) for e in jaxpr.eqns
     )
 
 

@@ -49,9 +49,7 @@ class OnCpu(Body):
 
     def _ppermute(self, eqn, handle, values):
         """A ppermute is an exchange. XLA's own may be moved into branches that not all ranks take (E9)."""
-        axes = self.ranks.in_mesh_order(
-            axes_of(eqn)
-        )  # that is how JAX numbers them, whatever the order of the tuple
+        axes = self.ranks.in_mesh_order(axes_of(eqn))  # that is how JAX numbers them, whatever the order of the tuple
         size = self.ranks.length(axes)
         site = site_of(eqn)
         params = {

@@ -39,9 +39,7 @@ def bind_per_device(primitive: _jax.Primitive, *operands: Any, **params: Any) ->
     )(*operands)
 
 
-def bind_around_others(
-    primitive: _jax.Primitive, handle: Any, values: Sequence[Any], **params: Any
-) -> list[Any]:
+def bind_around_others(primitive: _jax.Primitive, handle: Any, values: Sequence[Any], **params: Any) -> list[Any]:
     """Apply an operation that passes its operands on, to those that it can hold; the others go around it."""
     through = [i for i, x in enumerate(values) if is_plain(x)]
     handle, *passed = bind_per_device(primitive, handle, *(values[i] for i in through), **params)

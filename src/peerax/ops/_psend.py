@@ -8,8 +8,8 @@ from jax.interpreters import ad, batching
 from peerax import _jax
 from peerax.ops._axes import check_axes
 from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
-from peerax.ops._site import location, user_site
 from peerax.ops._precv import precv_p
+from peerax.ops._site import location, user_site
 from peerax.ops._token import check_tag, check_token, create_token, link
 from peerax.ops._transformations import cotangent_path, refuse_platforms, refuse_vmapped_axis, tangent_path
 from peerax.perm import check_perm, inverse

@@ -14,9 +14,7 @@ class Ranks:
     def __init__(self, axis_names: Sequence, axis_sizes: Sequence[int]):
         self.axis_names = tuple(axis_names)
         self.size = int(np.prod(axis_sizes, dtype=np.int64))
-        self._coordinates = np.stack(
-            np.unravel_index(np.arange(self.size), tuple(axis_sizes) or (1,)), axis=1
-        )
+        self._coordinates = np.stack(np.unravel_index(np.arange(self.size), tuple(axis_sizes) or (1,)), axis=1)
         self._sizes = tuple(axis_sizes)
 
     def in_mesh_order(self, axes: Sequence) -> tuple:

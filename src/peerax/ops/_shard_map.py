@@ -9,12 +9,12 @@ from jax.sharding import PartitionSpec
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._body import has_peerax, has_separate
-from peerax.ops._precv import precv_p
-from peerax.ops._psend import psend_p
 from peerax.ops._leaves import is_plain
 from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
 from peerax.ops._on_cpu import OnCpu
 from peerax.ops._per_device import automatic_axes, bind_around_others, bind_per_device
+from peerax.ops._precv import precv_p
+from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._transport import HANDLE_DTYPE, HANDLE_SHAPE, begin_p, end_p
 from peerax.runtime import exclusive_run, load
@@ -25,9 +25,7 @@ def _lower_on_cpu(original, ctx, *operands, **params):
         return original(ctx, *operands, **params)
     mesh = params["mesh"]
     if _jax.spans_processes(mesh):
-        raise PeeraxError.of(
-            "PX402", "the mesh has devices of several processes, and the transport is within one"
-        )
+        raise PeeraxError.of("PX402", "the mesh has devices of several processes, and the transport is within one")
     load()
     jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
     ranks = _ranks(mesh)

@@ -82,9 +82,7 @@ def check_token(token: Any, name: str, site: str) -> jax.Array:
     if is_token(token):
         return token if _jax.is_from_here(token) else link(token)
     shown = (
-        f"{token.dtype.name}[{','.join(map(str, token.shape))}]"
-        if hasattr(token, "dtype")
-        else type(token).__name__
+        f"{token.dtype.name}[{','.join(map(str, token.shape))}]" if hasattr(token, "dtype") else type(token).__name__
     )
     raise PeeraxError.of(
         "PX108",

@@ -42,9 +42,7 @@ def permute_shards(x: Any, axis_name: Any, perm: Any, *, dim: int | None = None)
       >>> y = peerax.permute_shards(x, "stage", [(0, 1), (1, 0)])
     """
     site = user_site()
-    return jax.tree.map(
-        lambda leaf: _permute(jnp.asarray(leaf), axis_name, perm, dim, "permute_shards", site), x
-    )
+    return jax.tree.map(lambda leaf: _permute(jnp.asarray(leaf), axis_name, perm, dim, "permute_shards", site), x)
 
 
 def shift(x: Any, axis_name: Any, offset: int, *, wrap: bool = False, dim: int | None = None) -> Any:
@@ -82,7 +80,7 @@ def _permute(x, axis_name, perm, dim, name, site):
     if axis_name in _jax.axis_sizes():  # inside manual axes
         size = _jax.axis_sizes()[axis_name]
         pairs = perm(size) if callable(perm) else perm
-        return ops.precv(ops.psend(x, axis_name, pairs), x, axis_name, pairs)
+        return _exchange(x, axis_name, pairs)
     mesh, spec = _find_mesh(x, axis_name, name, site)
     size = mesh.shape[axis_name]
     pairs = check_perm(perm(size) if callable(perm) else perm, size, location(site))
@@ -91,32 +89,25 @@ def _permute(x, axis_name, perm, dim, name, site):
         # The sharding along other axes is for the compiler to choose, so these stay automatic.
         spec = PartitionSpec(*[axis_name if i == dim else None for i in range(x.ndim)])
         return _in_manual_axes(lambda y: lax.ppermute(y, axis_name, pairs), mesh, spec, {axis_name})(x)
-    exchange = lambda y: ops.precv(ops.psend(y, axis_name, pairs), y, axis_name, pairs)
-    return _in_manual_axes(exchange, mesh, spec, set(mesh.axis_names))(x)
+    return _in_manual_axes(lambda y: _exchange(y, axis_name, pairs), mesh, spec, set(mesh.axis_names))(x)
+
+
+def _exchange(x, axis_name, pairs):
+    return ops.precv(ops.psend(x, axis_name, pairs), x, axis_name, pairs)
 
 
 def _in_manual_axes(f, mesh, spec, axes):
-    return jax.jit(
-        jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, axis_names=axes, check_vma=False)
-    )
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, axis_names=axes, check_vma=False))
 
 
 def _find_mesh(x, axis_name, name, site):
     """Return the mesh that has the axis, and how x is sharded over it, or None if that is not known here."""
     sharding = getattr(x, "sharding", None) if not isinstance(x, jax.core.Tracer) else jax.typeof(x).sharding
     context = jax.sharding.get_abstract_mesh()
-    if (
-        isinstance(sharding, NamedSharding)
-        and not sharding.mesh.empty
-        and axis_name in sharding.mesh.axis_names
-    ):
+    if isinstance(sharding, NamedSharding) and not sharding.mesh.empty and axis_name in sharding.mesh.axis_names:
         mesh = sharding.mesh
-        known = not isinstance(x, jax.core.Tracer) or all(
-            kind == AxisType.Explicit for kind in mesh.axis_types
-        )
-        return mesh, (
-            PartitionSpec(*sharding.spec, *[None] * (x.ndim - len(sharding.spec))) if known else None
-        )
+        known = not isinstance(x, jax.core.Tracer) or all(kind == AxisType.Explicit for kind in mesh.axis_types)
+        return mesh, (PartitionSpec(*sharding.spec, *[None] * (x.ndim - len(sharding.spec))) if known else None)
     if not context.empty and axis_name in context.axis_names:
         return context, None
     if context.empty:
@@ -134,9 +125,7 @@ def _find_mesh(x, axis_name, name, site):
 
 
 def _split_dimension(x, axis_name, spec, size, dim, name, site) -> int:
-    sharded = [
-        i for i, axes in enumerate(spec or ()) if axis_name in (axes if isinstance(axes, tuple) else (axes,))
-    ]
+    sharded = [i for i, axes in enumerate(spec or ()) if axis_name in (axes if isinstance(axes, tuple) else (axes,))]
     if dim is None:
         dim = sharded[0] if sharded else 0
     problem = None

@@ -28,9 +28,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     send = environment.get("PEERAX_SEND", "buffered")
     buffer_bytes = environment.get("PEERAX_BUFFER_BYTES", str(_memory_bytes() // 2))
     return Settings(
-        timeout_s=_number(
-            "PEERAX_TIMEOUT_S", timeout, float, "a number of seconds above 0, or inf", lambda x: x > 0
-        ),
+        timeout_s=_number("PEERAX_TIMEOUT_S", timeout, float, "a number of seconds above 0, or inf", lambda x: x > 0),
         rendezvous=_choice("PEERAX_SEND", send, ("buffered", "rendezvous")) == "rendezvous",
         buffer_bytes=_number(
             "PEERAX_BUFFER_BYTES", buffer_bytes, int, "a number of bytes, 0 or more", lambda x: x >= 0
