@@ -72,6 +72,12 @@ def varying(aval) -> frozenset:
     return aval.manual_axis_type.varying
 
 
+def manual(axes) -> frozenset:
+    """Those of the axes that are manual here, and not axes of vmap."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return frozenset(() if mesh.empty else mesh.manual_axes) & frozenset(axes)
+
+
 def tracks_varying() -> bool:
     """Return whether types say along which axes values differ (shard_map's check_vma)."""
     return config._check_vma.value

@@ -52,7 +52,7 @@ _ALL = (
     Code(
         "PX107",
         "transformation not supported",
-        "apply the transformation to the local computation, and send its result",
+        "make it a pair by giving precv the token of its psend, or move it out of the transformation",
     ),
     Code(
         "PX108",

@@ -19,7 +19,7 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
     """Return the axes as a tuple and the number of ranks along them.
 
     Raises:
-      PeeraxError: PX101 (unknown name), PX104 (not inside manual axes), PX107 (a vmapped axis), PX212 (a tuple that is
+      PeeraxError: PX101 (unknown name), PX104 (not inside manual axes), PX212 (a tuple that is
         not in the mesh's order).
     """
     axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
@@ -29,12 +29,8 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
     for axis in axes:
         if axis in manual:
             continue
-        if axis in sizes:
-            raise PeeraxError.of(
-                "PX107",
-                f"{name} over {axis!r}, which is an axis of vmap and not of a mesh",
-                locations=(location(site),),
-            )
+        if axis in sizes:  # an axis of vmap
+            continue
         if not manual or (not mesh.empty and axis in mesh.axis_names):
             outside = "is not inside manual axes" if not manual else f"is inside manual axes {manual}, not {axis!r}"
             raise PeeraxError.of(
@@ -50,7 +46,7 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
         )
     if len(set(axes)) != len(axes):
         raise PeeraxError.of("PX101", f"{name} names an axis twice: {axes}", locations=(location(site),))
-    order = [mesh.axis_names.index(axis) for axis in axes]
+    order = [mesh.axis_names.index(axis) for axis in axes if axis in manual]
     if order != sorted(order):
         in_order = tuple(mesh.axis_names[i] for i in sorted(order))
         raise PeeraxError.of(

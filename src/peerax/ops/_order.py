@@ -10,6 +10,7 @@ from peerax import _jax
 from peerax.ops._leaves import carrier_dtype, is_differentiable, key_impl
 from peerax.ops._token import is_token
 from peerax.ops._transport import order_plain_p
+from peerax.ops._vmapped_axis import keep_sent
 
 order_p = _jax.Primitive("peerax_order")
 order_p.multiple_results = True
@@ -61,13 +62,21 @@ def _order_transpose(cotangents, *operands):
 
 def _order_batching(axis_data, operands, dims):
     """A token that is ordered after a batched value is batched: so the messages behind it are, on both ends."""
-    if all(dim is None for dim in dims):
-        return order_p.bind(*operands), dims
+    before = operands
     operands, dims = list(operands), list(dims)
+    if any(dim is not None for dim in dims):
+        operands, dims = _batch_tokens(axis_data.size, operands, dims)
+    results = order_p.bind(*operands)
+    for old, new in zip(before, results, strict=True):
+        keep_sent(old, new)
+    return results, dims
+
+
+def _batch_tokens(size, operands, dims):
     for i, (x, dim) in enumerate(zip(operands, dims, strict=True)):
         if dim is None and is_token(x):
-            operands[i], dims[i] = batching.bdim_at_front(x, None, axis_data.size), 0
-    return order_p.bind(*operands), dims
+            operands[i], dims[i] = batching.bdim_at_front(x, None, size), 0
+    return operands, dims
 
 
 def _order_lowering_cpu(ctx, *operands):

@@ -10,7 +10,8 @@ from peerax.ops._axes import check_axes
 from peerax.ops._leaves import batched_type, from_leaf, is_differentiable, plain_shape
 from peerax.ops._site import location, user_site
 from peerax.ops._token import check_tag, check_token, link
-from peerax.ops._transformations import cotangent_path, refuse_platforms, refuse_vmapped_axis, tangent_path
+from peerax.ops._transformations import cotangent_path, refuse_platforms, tangent_path
+from peerax.ops._vmapped_axis import receive_along_batch
 from peerax.perm import check_perm, inverse
 
 precv_p = _jax.Primitive("peerax_precv")
@@ -48,7 +49,7 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
     axes, size = check_axes(axis_name, "precv", site)
     pairs = check_perm(perm, size, location(site))
     tag = check_tag(tag, "precv", site)
-    token = _jax.make_varying(check_token(token, "precv", site), axes)
+    token = _jax.make_varying(check_token(token, "precv", site), tuple(_jax.manual(axes)))
     wanted, tree = jax.tree.flatten(out_shape)
     plain = [plain_shape(leaf, site) for leaf in wanted]
     received = precv_p.bind(
@@ -65,7 +66,7 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
 
 
 def _precv_abstract_eval(token, *, axes, shapes, **params):
-    varying = frozenset(axes) | _jax.varying(token)
+    varying = _jax.manual(axes) | _jax.varying(token)
     return [_jax.local_aval(shape, dtype, varying) for shape, dtype in shapes], {_jax.communication}
 
 
@@ -109,8 +110,10 @@ def _precv_transpose(received_bar, token, *, axes, perm, path, shapes, types, **
 
 def _precv_batching(axis_data, operands, dims, *, shapes, types, **params):
     """One message carries the whole batch; see psend."""
-    refuse_vmapped_axis(axis_data, "precv", params)
     size, (token,), (dim,) = axis_data.size, operands, dims
+    if axis_data.name in params["axes"]:
+        received = receive_along_batch(axis_data, token, {**params, "types": types})
+        return received, [0] * len(received)
     if dim is None:
         received = precv_p.bind(token, shapes=shapes, types=types, **params)
         return received, [None] * len(received)

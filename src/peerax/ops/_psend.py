@@ -11,7 +11,8 @@ from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
 from peerax.ops._precv import precv_p
 from peerax.ops._site import location, user_site
 from peerax.ops._token import check_tag, check_token, create_token, link
-from peerax.ops._transformations import cotangent_path, refuse_platforms, refuse_vmapped_axis, tangent_path
+from peerax.ops._transformations import cotangent_path, refuse_platforms, tangent_path
+from peerax.ops._vmapped_axis import send_along_batch
 from peerax.perm import check_perm, inverse
 
 psend_p = _jax.Primitive("peerax_psend")
@@ -52,14 +53,14 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     leaves = [to_leaf(leaf, site) for leaf in jax.tree.leaves(x)]
     operands = [token, *(array for array, _ in leaves)]
     # All operands vary along the same axes, so that each cotangent has the type of its operand.
-    varying = frozenset(axes).union(*(_jax.varying(jax.typeof(operand)) for operand in operands))
+    varying = _jax.manual(axes).union(*(_jax.varying(jax.typeof(operand)) for operand in operands))
     operands = [_jax.make_varying(operand, tuple(varying)) for operand in operands]
     types = tuple(name for _, name in leaves)
     return psend_p.bind(*operands, axes=axes, perm=pairs, tag=tag, path="", types=types, site=site)
 
 
 def _psend_abstract_eval(token, *leaves, axes, **params):
-    varying = frozenset(axes).union(*(_jax.varying(aval) for aval in (token, *leaves)))
+    varying = _jax.manual(axes).union(*(_jax.varying(aval) for aval in (token, *leaves)))
     return _jax.local_aval(token.shape, token.dtype, varying), {_jax.communication}
 
 
@@ -95,7 +96,8 @@ def _psend_transpose(token_bar, token, *leaves, axes, perm, path, types, **param
 
 def _psend_batching(axis_data, operands, dims, *, types, **params):
     """One message carries the whole batch, of every leaf: the receiver cannot know which leaves were batched."""
-    refuse_vmapped_axis(axis_data, "psend", params)
+    if axis_data.name in params["axes"]:
+        return send_along_batch(axis_data, operands, dims, {**params, "types": types}), 0
     if all(dim is None for dim in dims):
         return psend_p.bind(*operands, types=types, **params), None
     operands = [batching.bdim_at_front(x, dim, axis_data.size) for x, dim in zip(operands, dims, strict=True)]

@@ -9,6 +9,7 @@ from jax.interpreters import ad, batching
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._site import location
+from peerax.ops._vmapped_axis import keep_sent
 
 TOKEN_SHAPE = (1,)
 TOKEN_DTYPE = jnp.float32
@@ -61,7 +62,9 @@ def _link_batching(axis_data, operands, dims):
     if all(dim is None for dim in dims):
         return link_p.bind(*operands), None
     token = batching.bdim_at_front(operands[0], dims[0], axis_data.size)
-    return link_p.bind(token, *operands[1:]), 0
+    linked = link_p.bind(token, *operands[1:])
+    keep_sent(operands[0], linked)
+    return linked, 0
 
 
 link_p.def_abstract_eval(_link_abstract_eval)

@@ -15,16 +15,6 @@ def cotangent_path(path: str) -> str:
     return path[:-1] if path.endswith("c") else path + "c"
 
 
-def refuse_vmapped_axis(axis_data, name: str, params: dict) -> None:
-    """Raise PX107 if the axis that is batched is one that the operation communicates along."""
-    if axis_data.name in params["axes"]:
-        raise PeeraxError.of(
-            "PX107",
-            f"{name} over {axis_data.name!r}, which is an axis of vmap and not of a mesh",
-            locations=(location(params["site"]),),
-        )
-
-
 def refuse_platforms(primitive: _jax.Primitive, name: str) -> None:
     """Make lowering for a platform without transport raise PX402. On CPU the lowering of shard_map takes precedence."""
 
