@@ -39,7 +39,7 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
       PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204.
         At run time (jax.errors.JaxRuntimeError): PX202, PX205, PX301, PX302, PX304.
 
-    Transformations: jit yes · vmap no · grad no · scan yes
+    Transformations: jit yes · vmap yes (one message for the batch) · grad yes · scan yes
 
     Example:
       >>> token = peerax.psend(x, "stage", [(0, 1)])

@@ -16,6 +16,7 @@ class Ranks:
         self.size = int(np.prod(axis_sizes, dtype=np.int64))
         self._coordinates = np.stack(np.unravel_index(np.arange(self.size), tuple(axis_sizes) or (1,)), axis=1)
         self._sizes = tuple(axis_sizes)
+        self._ends: dict = {}
 
     def in_mesh_order(self, axes: Sequence) -> tuple:
         """Return axes in the order of the mesh."""
@@ -27,6 +28,12 @@ class Ranks:
 
     def ends(self, axes: Sequence, perm: Perm) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return destination and source by rank, -1 for none, of a perm along axes."""
+        key = (tuple(axes), perm)
+        if key not in self._ends:  # the same perm comes many times in one body
+            self._ends[key] = self._find_ends(axes, perm)
+        return self._ends[key]
+
+    def _find_ends(self, axes: Sequence, perm: Perm) -> tuple[tuple[int, ...], tuple[int, ...]]:
         along, others = self._split(axes)
         rank_at = {(o, a): rank for rank, (o, a) in enumerate(zip(others, along, strict=True))}
         destination, source = [-1] * self.size, [-1] * self.size
