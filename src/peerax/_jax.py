@@ -11,7 +11,7 @@ import jax
 import jaxlib
 import numpy as np
 from jax import lax
-from jax._src import ad_util, config, core, effects, source_info_util, traceback_util
+from jax._src import ad_util, config, core, effects, pjit, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context, get_axis_env
 from jax._src.interpreters import mlir, partial_eval, pxla
@@ -215,19 +215,38 @@ def inside_lowering(fun: Callable, ctx, operands: Sequence[Any]) -> Sequence[Any
     return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
 
 
-def recall_in_block(ctx, name: str) -> Any:
-    """The value remembered last in the block that is being lowered, or None."""
-    found = ctx.module_context.cached_primitive_lowerings.get(name)
-    return found[1] if found is not None and found[0] == ir.InsertionPoint.current.block else None
-
-
-def remember_in_block(ctx, name: str, value: Any) -> None:
-    ctx.module_context.cached_primitive_lowerings[name] = (ir.InsertionPoint.current.block, value)
-
-
 def zeros_in_place(ctx, aval) -> Any:
     """A constant of that type, in the block that is being lowered."""
     return mlir.full_like_aval(ctx, 0, aval)
+
+
+def when_module_is_lowered(action: Callable[[Any], None]) -> None:
+    """Call action with each StableHLO module that JAX has lowered, before it is compiled."""
+    lower = mlir.lower_jaxpr_to_module
+
+    @functools.wraps(lower)
+    def lower_jaxpr_to_module(*args, **kwargs):
+        result = lower(*args, **kwargs)
+        action(result.module)
+        return result
+
+    mlir.lower_jaxpr_to_module = lower_jaxpr_to_module
+
+
+def is_block_argument(value) -> bool:
+    return isinstance(value, ir.BlockArgument) or ir.BlockArgument.isinstance(value)
+
+
+def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> None:
+    """Lower a jitted function inside another in the caller's block, and not as a function, if its jaxpr says so."""
+    original = pjit._pjit_lowering
+
+    def rule(ctx, *operands, jaxpr, **params):
+        if not condition(jaxpr):
+            return original(ctx, *operands, jaxpr=jaxpr, **params)
+        return inside_lowering(core.jaxpr_as_fun(jaxpr), ctx, operands)
+
+    mlir.register_lowering(pjit.jit_p, rule, platform=platform)
 
 
 def shard_map_axes(params: dict[str, Any]) -> frozenset:

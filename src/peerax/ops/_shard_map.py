@@ -14,6 +14,7 @@ from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
 from peerax.ops._on_cpu import OnCpu
 from peerax.ops._per_device import automatic_axes, bind_around_others, bind_per_device
 from peerax.ops._precv import precv_p
+from peerax.ops._program import communicates, tie_shard_maps
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._transport import HANDLE_DTYPE, HANDLE_SHAPE, begin_p, end_p
@@ -41,19 +42,15 @@ def _lower_on_cpu(original, ctx, *operands, **params):
             return bind_around_others(end_p, handle, results)
         return [*bind_per_device(end_p, handle), *results]
 
-    # Shard_maps that follow each other in one block are ordered, also if they have no data in common: XLA would mix
-    # their operations, and a rank would wait in one for what another rank does later in the other.
+    # A handle from before and one after: what ties the shard_maps of one program, see _program.
     handle_aval = _jax.ShapedArray(HANDLE_SHAPE, HANDLE_DTYPE)
-    before = _jax.recall_in_block(ctx, "peerax_end")
-    if before is None:
-        before = _jax.zeros_in_place(ctx, handle_aval)
+    before = _jax.zeros_in_place(ctx, handle_aval)
     ctx = ctx.replace(avals_in=[handle_aval, *ctx.avals_in], avals_out=[handle_aval, *ctx.avals_out])
     specs = {
         "in_specs": (PartitionSpec(), *params["in_specs"]),
         "out_specs": [PartitionSpec(), *params["out_specs"]],
     }
-    handle, *results = _lower_again(ctx, body, [before, *operands], {**params, **specs})
-    _jax.remember_in_block(ctx, "peerax_end", handle)
+    _, *results = _lower_again(ctx, body, [before, *operands], {**params, **specs})
     return results
 
 
@@ -105,5 +102,7 @@ def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> b
 _jax.override_shard_map_lowering(_lower_on_cpu, platform="cpu")
 for _platform, _make_body in (("cuda", OnGpu), ("rocm", OnGpu), ("tpu", OnTpu)):
     _jax.override_shard_map_lowering(functools.partial(_lower_on_accelerator, _make_body), platform=_platform)
+_jax.lower_jit_in_place_if(communicates, platform="cpu")
+_jax.when_module_is_lowered(tie_shard_maps)
 _jax.compile_eager_shard_map_if(_needs_whole_program)
 _jax.execute_exclusively(exclusive_run)

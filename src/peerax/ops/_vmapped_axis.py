@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
@@ -23,9 +22,7 @@ _sent: dict[int, tuple[weakref.ref, dict[str, Any], list[Any]]] = {}
 def send_along_batch(axis_data, operands: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
     """Move the leaves along the batch; return a batched token that stands for what arrives."""
     _check_alone(axis_data, "psend", params)
-    _, *leaves = [
-        batching.bdim_at_front(x, dim, axis_data.size) for x, dim in zip(operands, dims, strict=True)
-    ]
+    _, *leaves = [batching.bdim_at_front(x, dim, axis_data.size) for x, dim in zip(operands, dims, strict=True)]
     sources = np.array([s for s, _ in params["perm"]], np.int32)
     destinations = np.array([d for _, d in params["perm"]], np.int32)
     arrived = [jnp.zeros_like(x).at[destinations].set(x[sources]) for x in leaves]

@@ -1,0 +1,65 @@
+"""The order of the shard_maps of one program, where they have no data in common.
+
+XLA would mix their operations, and a rank would wait in one for what another rank does later in the other. Each of them
+has the handle of the one before as an operand and gives its own as a result; here they are put together, which can
+only be done when the whole program is lowered.
+"""
+
+from typing import Any
+
+from peerax import _jax
+from peerax.ops._body import has_peerax
+
+
+def tie_shard_maps(module: Any) -> None:
+    """Let each shard_map of a block come after the one before it, in every block of a module."""
+    for operation in module.body.operations:
+        _tie_regions(operation)
+
+
+def _tie_regions(operation) -> None:
+    for region in operation.regions:
+        for block in region.blocks:
+            before = None
+            for inner in block.operations:
+                ends = _handle_ends(inner) if inner.operation.name == "sdy.manual_computation" else None
+                if ends is None:
+                    _tie_regions(inner)
+                    continue
+                operand, result = ends
+                if before is not None:
+                    inner.operation.operands[operand] = before
+                before = inner.operation.results[result]
+
+
+def _handle_ends(computation) -> tuple[int, int] | None:
+    """Which operand is the handle from before, and which result the handle after; None if it does not communicate."""
+    block = computation.regions[0].blocks[0]
+    operand = result = None
+    for inner in block.operations:
+        name = _call_target(inner)
+        if name == "peerax_begin" and _jax.is_block_argument(inner.operation.operands[1]):
+            operand = list(block.arguments).index(inner.operation.operands[1])
+        elif name == "peerax_end":
+            returned = list(block.operations)[-1].operation.operands
+            result = next(i for i, value in enumerate(returned) if value == inner.operation.results[0])
+    return None if operand is None or result is None else (operand, result)
+
+
+def _call_target(operation) -> str:
+    if operation.operation.name != "stablehlo.custom_call":
+        return ""
+    return operation.operation.attributes["call_target_name"].value
+
+
+def communicates(jaxpr: Any) -> bool:
+    """Whether a function has a shard_map with peerax's operations."""
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    for equation in jaxpr.eqns:
+        if equation.primitive is _jax.shard_map_p and has_peerax(equation.params["jaxpr"]):
+            return True
+        for param in equation.params.values():
+            for value in param if isinstance(param, (tuple, list)) else (param,):
+                if _jax.is_jaxpr(value) and communicates(value):
+                    return True
+    return False
