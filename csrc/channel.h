@@ -44,13 +44,15 @@ struct Receive {
 };
 
 struct Channel {
-  Channel(std::int32_t source, std::int32_t destination, std::int64_t tag, std::string path, const Operation* pair)
-      : source(source), destination(destination), tag(tag), path(std::move(path)), pair(pair) {}
+  Channel(std::int32_t source, std::int32_t destination, std::int64_t tag, std::string path,
+          std::int64_t half_of, const Operation* pair)
+      : source(source), destination(destination), tag(tag), path(std::move(path)), half_of(half_of), pair(pair) {}
 
   const std::int32_t source;
   const std::int32_t destination;
   const std::int64_t tag;
   const std::string path;
+  const std::int64_t half_of;   // number of the pair whose halves meet here, or -1
   const Operation* const pair;  // an exchange has channels of its own; nullptr: separate operations
 
   std::mutex mutex;  // guards what follows; held while a message is copied into its buffer

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <string>
+#include <utility>
 
 #include "handlers.h"
 #include "resume_pool.h"
@@ -52,6 +53,12 @@ nb::dict Statistics() {
   return result;
 }
 
+std::string TakeFailure() {
+  Totals& totals = TheTotals();
+  std::lock_guard<std::mutex> lock(totals.mutex);
+  return std::exchange(totals.failure, std::string());
+}
+
 void SetCodeText(const std::string& code, const std::string& title, const std::string& help) {
   TheCodeTexts()[code] = {title, help};
 }
@@ -64,6 +71,8 @@ NB_MODULE(_extension, m) {
   m.def("types", &peerax::Types, "FFI state types: name -> type_id and type_info capsules.");
   m.def("statistics", &peerax::Statistics, "Totals since the process started.");
   m.def("set_code_text", &peerax::SetCodeText, nb::arg("code"), nb::arg("title"), nb::arg("help"));
+  m.def("take_failure", &peerax::TakeFailure, "The report of the first failure since the last call, or an empty text.");
+  m.def("abandon_sessions", &peerax::AbandonSessions, "Forgets what runs that are over have left open.");
   m.def("set_timeout_s", [](double seconds) { peerax::TheSettings().timeout_s = seconds; });
   m.def("set_rendezvous", [](bool on) { peerax::TheSettings().rendezvous = on; });
   m.def("set_buffer_limit_bytes", [](std::int64_t limit) { peerax::TheSettings().buffer_limit_bytes = limit; });

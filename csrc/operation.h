@@ -16,6 +16,7 @@ struct Operation {
   std::string site;                  // the user's line, "train.py:41"
   std::string receive_site;          // of an exchange: the line of its precv
   std::int64_t tag = 0;
+  std::int64_t pair = -1;            // number of the pair that a send or receive is one half of; -1: separate
   std::string path;                  // tangents and cotangents have channels of their own; empty: values
   std::vector<std::int32_t> destination;  // by rank; -1: this rank does not send
   std::vector<std::int32_t> source;       // by rank; -1: this rank does not receive

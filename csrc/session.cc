@@ -1,6 +1,7 @@
 // See session.h.
 #include "session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -91,9 +92,9 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
 
 Channel* Session::FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination) {
   const Operation* pair = operation.kind == Kind::kExchange ? &operation : nullptr;
-  auto& channel = channels_[{pair, source, destination, operation.tag, operation.path}];
+  auto& channel = channels_[{pair, source, destination, operation.tag, operation.pair, operation.path}];
   if (channel == nullptr) {
-    channel = std::make_unique<Channel>(source, destination, operation.tag, operation.path, pair);
+    channel = std::make_unique<Channel>(source, destination, operation.tag, operation.path, operation.pair, pair);
   }
   return channel.get();
 }
@@ -156,9 +157,13 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
   message.size_bytes = view.size_bytes;
   message.operation = &operation;
   message.leaf = leaf;
-  const bool pair = channel.pair != nullptr;
-  const bool lend = pair ? view.size_bytes > kEagerBytes || channel.messages.size() >= kEagerMessages
-                         : TheSettings().rendezvous.load(std::memory_order_relaxed);
+  const bool pair = channel.pair != nullptr || channel.half_of >= 0;
+  bool lend = false;  // a half of a pair must not wait here, whatever comes before the other half
+  if (channel.pair != nullptr) {
+    lend = view.size_bytes > kEagerBytes || channel.messages.size() >= kEagerMessages;
+  } else if (!pair) {
+    lend = TheSettings().rendezvous.load(std::memory_order_relaxed);
+  }
   if (lend) {
     message.data = view.data;
     message.lender = &rank;
@@ -269,7 +274,9 @@ void Session::ReleaseEnds() {
 bool Session::Park(Rank& rank) {
   // Another thread may resume the rank, and end the session, as soon as `remaining` is released.
   const std::shared_ptr<Session> keep = shared_from_this();
-  rank.parked_since_ns.store(NowNs(), std::memory_order_relaxed);
+  const std::int64_t now_ns = NowNs();
+  rank.parked_since_ns.store(now_ns, std::memory_order_relaxed);
+  last_progress_ns_.store(now_ns, std::memory_order_relaxed);
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     rank.parked_since_ns.store(0, std::memory_order_relaxed);
     rank.resume = nullptr;
@@ -300,13 +307,15 @@ void Session::Complete(Rank& rank) {
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   // A rank that waited at its end leaves, and runs no more.
   if (!rank.ended.load(std::memory_order_acquire)) active_.fetch_add(1, std::memory_order_acq_rel);
-  RunOnResumeThread([&rank] { Resume(rank); });
+  RunOnResumeThread([this, &rank] { Resume(rank); });
 }
 
 // On a resume thread.
 void Session::Resume(Rank& rank) {
   const Operation* operation = rank.operation.load(std::memory_order_relaxed);
-  const double waited_s = static_cast<double>(NowNs() - rank.parked_since_ns.exchange(0)) * 1e-9;
+  const std::int64_t now_ns = NowNs();
+  last_progress_ns_.store(now_ns, std::memory_order_relaxed);
+  const double waited_s = static_cast<double>(now_ns - rank.parked_since_ns.exchange(0)) * 1e-9;
   if (operation != nullptr && waited_s > rank.longest_wait_s) {
     rank.longest_wait_s = waited_s;
     rank.longest_wait = operation;
@@ -334,6 +343,7 @@ void Session::OnQuiet() {
   bool all_ended = true;
   for (const auto& rank : ranks_) all_ended = all_ended && rank->ended.load(std::memory_order_acquire);
   if (!all_ended) {
+    if (failed_.load(std::memory_order_relaxed)) return;
     FailLocked(Reporter(*this).Stuck());
     return;
   }
@@ -356,7 +366,16 @@ void Session::Fail(const std::string& code, const std::vector<std::string>& site
 void Session::FailLocked(Failure failure) {
   failure_ = std::move(failure);
   failed_.store(true, std::memory_order_release);
+  {
+    Totals& totals = TheTotals();
+    std::lock_guard<std::mutex> lock(totals.mutex);
+    if (totals.failure.empty()) totals.failure = failure_.text;
+  }
   ReleaseAll();
+}
+
+void Session::Abandon() {
+  for (const auto& rank : ranks_) rank->keep = nullptr;
 }
 
 void Session::ReleaseAll() {
@@ -385,7 +404,11 @@ double Session::CheckWaits(double limit_s, std::int64_t now_ns) {
   for (const auto& rank : ranks_) {
     const std::int64_t since_ns = rank->parked_since_ns.load(std::memory_order_relaxed);
     if (since_ns == 0) continue;
-    const double left_s = limit_s - static_cast<double>(now_ns - since_ns) * 1e-9;
+    // A rank at its end waits for nobody in particular: the limit counts from when anything last happened.
+    const std::int64_t from_ns = rank->ended.load(std::memory_order_acquire)
+                                     ? std::max(since_ns, last_progress_ns_.load(std::memory_order_relaxed))
+                                     : since_ns;
+    const double left_s = limit_s - static_cast<double>(now_ns - from_ns) * 1e-9;
     if (left_s > 0) {
       next_s = left_s < next_s ? left_s : next_s;
       continue;

@@ -109,6 +109,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // The first failure counts. evidence: one line each, after the sites.
   void Fail(const std::string& code, const std::vector<std::string>& sites, const std::vector<std::string>& evidence);
 
+  // For a run that is over: ranks that XLA ended by an error have never left.
+  void Abandon();
+
   // Watchdog: fails the run if a rank has waited longer than limit_s. Returns seconds until it should look again.
   double CheckWaits(double limit_s, std::int64_t now_ns);
 
@@ -127,7 +130,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void Leave();
   void HandOver(Rank& sender, ConstView from, const Receive& to);
   void Complete(Rank& rank);
-  static void Resume(Rank& rank);
+  void Resume(Rank& rank);
   void OnQuiet();
   void FailLocked(Failure failure);  // mutex_ held
   void ReleaseAll();                 // mutex_ held
@@ -138,11 +141,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<std::atomic<Rank*>> on_device_;
   std::atomic<std::int32_t> active_;
   std::atomic<bool> failed_{false};
+  std::atomic<std::int64_t> last_progress_ns_{0};  // when a rank last began or ended a wait
 
   std::mutex mutex_;  // guards what follows; taken before any channel's mutex
   Failure failure_;   // written once, before failed_ is set
   bool finished_ = false;
-  using ChannelKey = std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t, std::string>;
+  using ChannelKey = std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t, std::int64_t, std::string>;
   std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
   std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Gathering>> gatherings_;
 };

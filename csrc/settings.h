@@ -32,6 +32,7 @@ struct Totals {
   std::int64_t size_bytes = 0;
   double longest_wait_s = 0;
   std::string longest_wait_site;
+  std::string failure;  // the report of the first failure that nobody has taken yet
 };
 
 // None of these is ever destroyed: detached threads use them.

@@ -99,6 +99,18 @@ Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std:
   return session.get();
 }
 
+void AbandonSessions() {
+  Registry& registry = TheRegistry();
+  std::vector<std::shared_ptr<Session>> sessions;  // destroyed after the lock is released
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& weak : registry.watched) {
+    if (auto session = weak.lock()) sessions.push_back(std::move(session));
+  }
+  for (auto& [key, open] : registry.joining) sessions.push_back(std::move(open.session));
+  registry.joining.clear();
+  for (const auto& session : sessions) session->Abandon();
+}
+
 int OpenSessionCount() {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);

@@ -14,7 +14,7 @@ from jax import lax
 from jax._src import ad_util, config, core, effects, pjit, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context, get_axis_env
-from jax._src.interpreters import mlir, partial_eval, pxla
+from jax._src.interpreters import ad, mlir, partial_eval, pxla
 from jax._src.lax import parallel as _parallel
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -345,9 +345,37 @@ def operands_here() -> list[Any]:
     return operands
 
 
-def is_from_here(x: Any) -> bool:
-    """Whether a value belongs to the innermost trace, or to none."""
-    return not isinstance(x, core.Tracer) or x._trace is core.trace_ctx.trace
+def made_by(x: Any) -> Primitive | None:
+    """The primitive whose result a value is, if it was traced in the innermost jaxpr."""
+    if isinstance(x, partial_eval.DynamicJaxprTracer) and x._trace is core.trace_ctx.trace and x.parent is not None:
+        return x.parent.primitive
+    return None
+
+
+class AlwaysDifferentiated(Primitive):
+    """A primitive of one result whose tangent is never symbolically zero under differentiation.
+
+    JAX calls no rule of a primitive, and of nothing that depends on it, while all its tangents are symbolic zeros.
+    """
+
+    def bind_with_trace(self, trace, args, avals, params, /):
+        if isinstance(trace, ad.JVPTrace):
+            primals, tangents = zip(*map(trace.to_primal_tangent_pair, args), strict=True)
+            with core.set_current_trace(trace.parent_trace):
+                result = self.bind(*primals, **params)
+                tangent = self.bind(
+                    ad.instantiate_zeros(tangents[0]), *(t for t in tangents[1:] if type(t) is not ad.Zero), **params
+                )
+            return ad.JVPTracer(trace, result, tangent)
+        if isinstance(trace, ad.LinearizeTrace):
+            primals, tangents = zip(*map(trace.to_primal_tangent_pair, args), strict=True)
+            with core.set_current_trace(trace.parent_trace):
+                result = self.bind(*primals, **params)
+            with core.set_current_trace(trace.tangent_trace):
+                # All inputs of the linear function: what depends on none of them is not transposed.
+                tangent = self.bind(ad.instantiate_zeros(tangents[0]), *operands_here(), **params)
+            return ad.LinearizeTracer(trace, result, tangent)
+        return super().bind_with_trace(trace, args, avals, params)
 
 
 def _bind_with_operands(bind):
@@ -386,6 +414,7 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
     """
 
     enter: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+    take_failure: Callable[[], str] = str
 
     def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
         super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
@@ -400,13 +429,33 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
 
     def _handle_token_bufs(self, token_bufs, sharded_token):
         if self.exclusive:
-            sharded_token.block_until_ready()  # raises what the run raised
+            self._finish(sharded_token)
         super()._handle_token_bufs(token_bufs, sharded_token)
 
+    def _finish(self, sharded_token):
+        """Wait until all ranks are at their end, and raise if the run failed."""
+        first = None
+        for i in range(len(self._local_devices)):
+            try:
+                sharded_token.get_token(i).block_until_ready()
+            except Exception as error:  # what XLA raised there
+                first = first or error
+        report = type(self).take_failure()
+        if report:
+            raise jax.errors.JaxRuntimeError(f"ABORTED: {report}")
+        if first is not None:
+            raise first
 
-def execute_exclusively(enter: Callable[[], contextlib.AbstractContextManager]) -> None:
-    """Run each CPU program that communicates inside enter(), to its end."""
+
+def execute_exclusively(
+    enter: Callable[[], contextlib.AbstractContextManager], take_failure: Callable[[], str]
+) -> None:
+    """Run each CPU program that communicates inside enter(), to its end.
+
+    take_failure is called when all ranks are done, and gives the report of a run that failed, or "".
+    """
     _ExclusiveExecution.enter = staticmethod(enter)
+    _ExclusiveExecution.take_failure = staticmethod(take_failure)
     pxla.ExecuteReplicated = _ExclusiveExecution
 
 

@@ -54,8 +54,14 @@ def _as_pairs(perm, location: Location) -> Perm:
     if isinstance(perm, (str, bytes, dict)) or not isinstance(perm, Iterable):
         raise PeeraxError.of("PX105", f"got {_shown(perm)}; {_FORM}", locations=(location,))
     pairs = []
-    for pair in perm:
+    try:
+        listed = list(perm)
+    except TypeError:  # an array without a dimension
+        raise PeeraxError.of("PX105", f"got {_shown(perm)}; {_FORM}", locations=(location,)) from None
+    for pair in listed:
         try:
+            if isinstance(pair, (set, frozenset, dict, str, bytes)):
+                raise TypeError
             source, destination = pair
             if isinstance(source, bool) or isinstance(destination, bool):
                 raise TypeError

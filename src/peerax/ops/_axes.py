@@ -1,6 +1,7 @@
 """Which ranks an axis name means, and the clear errors when it means none."""
 
 import math
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -27,6 +28,8 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
     mesh = jax.sharding.get_abstract_mesh()
     manual = () if mesh.empty else tuple(mesh.manual_axes)
     for axis in axes:
+        if not isinstance(axis, Hashable):
+            raise PeeraxError.of("PX101", f"{name} over {axis!r}, which is no axis name", locations=(location(site),))
         if axis in manual:
             continue
         if axis in sizes:  # an axis of vmap

@@ -52,15 +52,18 @@ def has_separate(jaxpr: Any) -> bool:
 class Body:
     """Evaluates a jaxpr in total order. Subclasses say what the operations of one platform are."""
 
+    splits_pairs = False  # whether the halves of a pair may run at different places
+
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
+        self.pair_count = 0
 
-    def send(self, eqn, handle, values):
-        """Return the handle after a separate psend of values."""
+    def send(self, eqn, handle, values, pair=-1):
+        """Return the handle after a psend of values that is separate, or the first half of a pair with that number."""
         raise NotImplementedError
 
-    def receive(self, eqn, handle):
-        """Return the handle and the results of a separate precv."""
+    def receive(self, eqn, handle, pair=-1):
+        """Return the handle and the results of a precv that is separate, or the second half of a pair."""
         raise NotImplementedError
 
     def exchange(self, send, receive, handle, values):
@@ -78,6 +81,7 @@ class Body:
     def run(self, jaxpr, consts, handle, operands):
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
         pairs = find_pairs(jaxpr.eqns)
+        split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
         received = {}  # results of exchanges, by the position of their precv
 
         def read(atom):
@@ -86,7 +90,14 @@ class Body:
         for i, eqn in enumerate(jaxpr.eqns):
             values = [read(v) for v in eqn.invars]
             with _jax.equation_context(eqn):
-                if i in pairs:
+                if i in pairs and pairs[i] in split:
+                    # Something that may wait stands between the halves: this one must not.
+                    split[pairs[i]] = self.pair_count = self.pair_count + 1
+                    handle = self.send(eqn, handle, values[1:], pair=self.pair_count)
+                    results = [_token_after(eqn, values[0])]
+                elif i in split:
+                    handle, results = self.receive(eqn, handle, pair=split[i])
+                elif i in pairs:
                     receive = jaxpr.eqns[pairs[i]]
                     handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[1:])
                     results = [_token_after(eqn, values[0])]
@@ -106,6 +117,9 @@ class Body:
             return self.collective(eqn, handle, values)
         if eqn.primitive is order_p:
             return handle, self.order(*values)
+        if eqn.primitive.name == "pvary":
+            # Inside what is put in place of a call, a value may vary already.
+            return handle, [_jax.make_varying(x, tuple(eqn.params["axes"])) for x in values]
         if not _any_in_params(eqn, _communicates):
             return handle, _jax.rebind(eqn, values)
         rule = {
@@ -213,6 +227,15 @@ class Body:
         handle, *values = self.order(handle, *values)
         handle, *results = self.order(handle, *_jax.rebind(eqn, values))
         return handle, results
+
+
+def _separates(equations, send: int, pairs: dict[int, int]) -> bool:
+    """Whether a separate operation, or a loop, branch or call that communicates, stands between a pair's halves."""
+    paired = {*pairs, *pairs.values()}
+    return any(
+        (eqn.primitive in (psend_p, precv_p) and i not in paired) or _any_in_params(eqn, _communicates)
+        for i, eqn in enumerate(equations[send : pairs[send]], send)
+    )
 
 
 def _any_equation(jaxpr, test) -> bool:

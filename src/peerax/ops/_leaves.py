@@ -3,6 +3,7 @@
 The type's name is what both ends compare. PRNG keys travel as their data, but under their own name.
 """
 
+import operator
 from typing import Any
 
 import jax
@@ -50,11 +51,24 @@ def plain_shape(shape: Any, site: str) -> tuple[tuple[int, ...], Any, str]:
             locations=(location(site),),
             help="give arrays or jax.ShapeDtypeStruct, for example out_shape=jax.typeof(x)",
         )
-    dims = tuple(int(n) for n in shape.shape)
+    try:
+        dims = tuple(operator.index(n) for n in shape.shape)
+    except TypeError:
+        dims = (-1,)
+    if any(n < 0 for n in dims):
+        raise PeeraxError.of(
+            "PX106",
+            f"out_shape has a leaf of shape {shape.shape}, which is not a tuple of lengths",
+            locations=(location(site),),
+            help="give arrays or jax.ShapeDtypeStruct, for example out_shape=jax.typeof(x)",
+        )
     if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
         data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(dims, shape.dtype))
         return data.shape, data.dtype, type_name(dims, shape.dtype)
-    dtype = jax.dtypes.canonicalize_dtype(shape.dtype)
+    try:
+        dtype = jnp.zeros((), shape.dtype).dtype
+    except TypeError:
+        raise _cannot_send(str(shape.dtype), site) from None
     if dtype == jax.dtypes.float0:
         raise _cannot_send("float0", site)
     return dims, dtype, type_name(dims, dtype)
@@ -84,7 +98,13 @@ def key_impl(dtype):
 
 
 def carrier_dtype(dtype) -> np.dtype | None:
-    """The dtype in which an array crosses to the transport if not its own: integers narrower than a byte."""
+    """The dtype in which an array crosses to the transport if not its own, which holds all its values.
+
+    Numbers narrower than a byte have no fixed form in memory. float8_e8m0fnu has no zero: JAX's zeros are its NaN, and
+    so are those of float32 when they come back.
+    """
+    if dtype.name.startswith("float6") or dtype.name == "float8_e8m0fnu":
+        return np.dtype(np.float32)
     if dtype.name.startswith(("int", "uint")) and np.iinfo(np.int8).bits > jnp.iinfo(dtype).bits:
         return np.dtype(np.int8 if dtype.name.startswith("int") else np.uint8)
     return None

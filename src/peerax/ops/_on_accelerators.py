@@ -45,12 +45,12 @@ class OnAccelerator(Body):
 class OnGpu(OnAccelerator):
     """Separate operations are send and recv."""
 
-    def send(self, eqn, handle, values):
+    def send(self, eqn, handle, values, pair=-1):
         for x in values:
             handle = accelerator_send_p.bind(handle, x, pairs=self._pairs(eqn))
         return handle
 
-    def receive(self, eqn, handle):
+    def receive(self, eqn, handle, pair=-1):
         results = []
         for (shape, dtype), v in zip(eqn.params["shapes"], eqn.outvars, strict=True):
             handle, y = accelerator_receive_p.bind(
@@ -67,10 +67,10 @@ class OnGpu(OnAccelerator):
 class OnTpu(OnAccelerator):
     """There are no separate operations."""
 
-    def send(self, eqn, handle, values):
+    def send(self, eqn, handle, values, pair=-1):
         raise self._refused("psend", eqn)
 
-    def receive(self, eqn, handle):
+    def receive(self, eqn, handle, pair=-1):
         raise self._refused("precv", eqn)
 
     def _refused(self, name: str, eqn) -> PeeraxError:

@@ -16,13 +16,15 @@ from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, se
 class OnCpu(Body):
     """The handle is the session's, two uint32."""
 
-    def send(self, eqn, handle, values):
-        operation = self._operation("send", "psend", eqn.params)
+    splits_pairs = True
+
+    def send(self, eqn, handle, values, pair=-1):
+        operation = self._operation("send", "psend", eqn.params, pair=pair)
         (handle,) = bind_per_device(send_p, handle, *map(_carry, values), operation=operation)
         return handle
 
-    def receive(self, eqn, handle):
-        operation = self._operation("receive", "precv", eqn.params)
+    def receive(self, eqn, handle, pair=-1):
+        operation = self._operation("receive", "precv", eqn.params, pair=pair)
         shapes = eqn.params["shapes"]
         carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in shapes)
         handle, *results = bind_per_device(
@@ -61,7 +63,7 @@ class OnCpu(Body):
         operation = self._operation("exchange", "ppermute", params, receive_site=site)
         return self._exchange(operation, eqn, handle, values)
 
-    def _operation(self, kind: str, name: str, params: dict[str, Any], receive_site: str = "") -> Operation:
+    def _operation(self, kind: str, name: str, params: dict[str, Any], receive_site: str = "", pair: int = -1):
         destination, source = self.ranks.ends(params["axes"], params["perm"])
         return Operation(
             kind,
@@ -69,6 +71,7 @@ class OnCpu(Body):
             params["site"],
             receive_site=receive_site,
             tag=params.get("tag", 0),
+            pair=pair,
             path=params.get("path", ""),
             types=params["types"],
             destination=destination,

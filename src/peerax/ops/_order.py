@@ -110,7 +110,8 @@ def _order_lowering(ctx, *operands):
 
 
 order_p.def_abstract_eval(_order_abstract_eval)
-order_p.def_impl(lambda *xs: jax.jit(lambda *ys: order_p.bind(*ys))(*xs))
+_order_eager = jax.jit(lambda *xs: order_p.bind(*xs))
+order_p.def_impl(lambda *xs: _order_eager(*xs))
 ad.primitive_jvps[order_p] = _order_jvp
 ad.primitive_transposes[order_p] = _order_transpose
 batching.fancy_primitive_batchers[order_p] = _order_batching

@@ -25,6 +25,7 @@ class Operation(NamedTuple):
     site: str
     receive_site: str = ""
     tag: int = 0
+    pair: int = -1
     path: str = ""
     types: tuple[str, ...] = ()
     destination: tuple[int, ...] = ()
@@ -35,7 +36,7 @@ class Operation(NamedTuple):
         """Return the attributes of the FFI call."""
         fields = self._asdict()
         tables = {key: np.asarray(fields[key], np.int32) for key in ("destination", "source", "group")}
-        return {**fields, **tables, "tag": np.int64(self.tag), "types": ";".join(self.types)}
+        return {**fields, **tables, "tag": np.int64(self.tag), "pair": np.int64(self.pair), "types": ";".join(self.types)}
 
 
 def _primitive(name: str, results) -> _jax.Primitive:
