@@ -363,9 +363,9 @@ class AlwaysDifferentiated(Primitive):
             primals, tangents = zip(*map(trace.to_primal_tangent_pair, args), strict=True)
             with core.set_current_trace(trace.parent_trace):
                 result = self.bind(*primals, **params)
-                tangent = self.bind(
-                    ad.instantiate_zeros(tangents[0]), *(t for t in tangents[1:] if type(t) is not ad.Zero), **params
-                )
+                # Also of the tangents that the function under this trace was called with, whether used here or not.
+                moving = [*(t for t in tangents[1:] if type(t) is not ad.Zero), *operands_here()]
+                tangent = self.bind(ad.instantiate_zeros(tangents[0]), *moving, **params)
             return ad.JVPTracer(trace, result, tangent)
         if isinstance(trace, ad.LinearizeTrace):
             primals, tangents = zip(*map(trace.to_primal_tangent_pair, args), strict=True)
