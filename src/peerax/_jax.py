@@ -291,7 +291,7 @@ def _compile_call(primitive, fun, args, params):
 
     def call(*operands):
         results = primitive.bind(*operands, subfuns=(fun,), **params)  # JAX's FlatTree
-        trees.append(results)
+        trees.append(results.update([None] * len(results)))  # its form only: no tracer may outlive the call
         return list(results)
 
     with eval_context(), jax.disable_jit(False):
@@ -441,6 +441,10 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
             except Exception as error:  # what XLA raised there
                 first = first or error
         report = type(self).take_failure()
+        if report and first is not None and report.splitlines()[0] not in str(first):
+            # A rank that a callback's error ended is why others waited in vain.
+            first.add_note(report)
+            raise first
         if report:
             raise jax.errors.JaxRuntimeError(f"ABORTED: {report}")
         if first is not None:

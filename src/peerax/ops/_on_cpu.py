@@ -41,7 +41,8 @@ class OnCpu(Body):
             return self._ppermute(eqn, handle, values)
         # All members gather first: XLA's rendezvous aborts the process if one of them never comes.
         group = self.ranks.groups(axes_of(eqn), eqn.params.get("axis_index_groups"))
-        operation = Operation("gather", eqn.primitive.name, site_of(eqn), group=group)
+        name = eqn.primitive.name.removesuffix("_invariant")  # as the user knows it
+        operation = Operation("gather", name, site_of(eqn), group=group)
         handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
         handle, *results = self.order(handle, *_jax.rebind(eqn, values))
         return handle, results

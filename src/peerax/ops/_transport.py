@@ -36,7 +36,13 @@ class Operation(NamedTuple):
         """Return the attributes of the FFI call."""
         fields = self._asdict()
         tables = {key: np.asarray(fields[key], np.int32) for key in ("destination", "source", "group")}
-        return {**fields, **tables, "tag": np.int64(self.tag), "pair": np.int64(self.pair), "types": ";".join(self.types)}
+        return {
+            **fields,
+            **tables,
+            "tag": np.int64(self.tag),
+            "pair": np.int64(self.pair),
+            "types": ";".join(self.types),
+        }
 
 
 def _primitive(name: str, results) -> _jax.Primitive:

@@ -1,0 +1,165 @@
+"""Programs drawn at random, without any data that would order their operations, against a model of what they mean.
+
+The model runs every rank through the operations in program order. It says what each rank gets, or that the program
+cannot end; then the run must end with an error, and neither hang nor give values.
+"""
+
+import collections
+import dataclasses
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import peerax
+from tests.ops.ranks import on_ranks, pair
+from tests.ops.test_pairs_equal_ppermute import perms
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    kind: str
+    perm: tuple = ()
+    tag: int = 0
+    ranks: tuple | None = None  # those that take the branch with the operation; None: no branch
+    count: int = 1  # of elements
+
+    def value(self, number, rank):
+        return 100.0 + 10 * number + rank
+
+
+@st.composite
+def programs(draw, size):
+    operations = []
+    for _ in range(draw(st.integers(1, 7))):
+        kind = draw(st.sampled_from(["pair", "send", "receive", "receive", "send and receive", "ppermute", "psum"]))
+        perm, tag = tuple(draw(perms(size))), draw(st.integers(0, 1))
+        some = st.none() if draw(st.integers(0, 3)) else st.sets(st.integers(0, size - 1)).map(sorted).map(tuple)
+        count = draw(st.sampled_from([1, 20_000]))
+        kinds = ("send", "receive") if kind == "send and receive" else (kind,)
+        operations += [Operation(k, perm, tag, draw(some), count) for k in kinds]
+    return draw(st.permutations(operations)) if draw(st.booleans()) else operations
+
+
+def body(operations, times):
+    """Return what every rank does, times times."""
+
+    def perform(number, operation):
+        value = jnp.full(operation.count, operation.value(number, lax.axis_index("x").astype(jnp.float32)))
+        if operation.kind == "pair":
+            return pair(value, "x", operation.perm, tag=operation.tag)
+        if operation.kind == "ppermute":
+            return lax.ppermute(value, "x", operation.perm)
+        if operation.kind == "psum":
+            return lax.psum(value, "x")
+        if operation.kind == "send":
+            peerax.psend(value, "x", operation.perm, tag=operation.tag)
+            return jnp.zeros_like(value)
+        return peerax.precv(peerax.create_token(), value, "x", operation.perm, tag=operation.tag)
+
+    def once(_):
+        peerax.psend((), "x", [])  # a body without peerax's operations is left to XLA, which may abort
+        results = []
+        for number, operation in enumerate(operations):
+            if operation.ranks is None:
+                result = perform(number, operation)
+            else:
+                inside = jnp.isin(lax.axis_index("x"), jnp.array(operation.ranks, jnp.int32))
+                result = lax.cond(
+                    inside,
+                    lambda number=number, operation=operation: perform(number, operation),
+                    lambda operation=operation: jnp.zeros(operation.count),
+                )
+            results.append(result[0])
+            results.append(result[-1])
+        return jnp.stack(results)
+
+    return lambda: lax.map(once, jnp.arange(times)) if times > 1 else once(0)[None]
+
+
+def model(operations, times, size):
+    """Return the results by time, operation and rank, or None if the program cannot end."""
+    results = np.zeros((times, len(operations), size))
+    messages, joined = collections.defaultdict(collections.deque), collections.Counter()
+    at, started = [0] * size, [False] * size
+
+    def finish(rank, time, number, operation):
+        """Start the operation if it is not, and return whether it is complete on this rank."""
+        if operation.ranks is not None and rank not in operation.ranks:
+            return True
+        to, origin = dict(operation.perm), {d: s for s, d in operation.perm}
+        if operation.kind == "psum":
+            joined[time, number] += not started[rank]
+            started[rank] = True
+            results[time, number, rank] = sum(operation.value(number, r) for r in range(size))
+            return joined[time, number] == size
+        own = (number,) if operation.kind in ("pair", "ppermute") else (None, operation.tag)
+        if operation.kind != "receive" and rank in to and not started[rank]:
+            messages[own, rank, to[rank]].append((operation.value(number, rank), operation.count))
+        started[rank] = True
+        if operation.kind == "send" or rank not in origin:
+            return True
+        queue = messages[own, origin[rank], rank]
+        if not queue:
+            return False
+        results[time, number, rank], count = queue.popleft()
+        return count == operation.count  # another shape is an error
+
+    progress = True
+    while progress:
+        progress = False
+        for rank in range(size):
+            while at[rank] < times * len(operations):
+                time, number = divmod(at[rank], len(operations))
+                if not finish(rank, time, number, operations[number]):
+                    break
+                at[rank], started[rank], progress = at[rank] + 1, False, True
+    complete = all(a == times * len(operations) for a in at) and not any(messages.values())
+    return results if complete else None
+
+
+def check(size, operations, times):
+    expected = model(operations, times, size)
+    program = on_ranks(body(operations, times), size, in_specs=(), out_specs=P(None, "x"), check_vma=False)
+    if expected is None:
+        with pytest.raises(jax.errors.JaxRuntimeError, match="PX(201|202|205|209|302|304)"):
+            np.asarray(program())
+    else:
+        # First and last element of each result; ranks one after another.
+        actual = np.asarray(program()).reshape(times, size, len(operations), 2)
+        np.testing.assert_array_equal(actual[..., 0], expected.transpose(0, 2, 1))
+        np.testing.assert_array_equal(actual[..., 1], expected.transpose(0, 2, 1))
+    return expected is not None
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(st.data())
+def test_any_program(data):
+    size = data.draw(st.sampled_from([2, 3, 4]), "size")
+    check(size, data.draw(programs(size), "operations"), data.draw(st.sampled_from([1, 1, 3]), "times"))
+
+
+EDGE, BACK = ((0, 1),), ((1, 0),)
+
+
+@pytest.mark.parametrize(
+    "operations, ends",
+    [
+        ([Operation("receive", EDGE), Operation("send", EDGE)], True),
+        ([Operation("receive", EDGE + BACK), Operation("send", EDGE + BACK)], False),
+        ([Operation("send", EDGE), Operation("psum"), Operation("receive", EDGE)], True),
+        ([Operation("receive", EDGE), Operation("psum"), Operation("send", EDGE)], False),
+        ([Operation("send", EDGE, 1), Operation("receive", EDGE, 0)], False),
+        ([Operation("psum", ranks=(0, 1))], False),
+        ([Operation("pair", EDGE, ranks=(0, 1)), Operation("psum")], True),
+        ([Operation("pair", EDGE, ranks=(0,))], False),
+        ([Operation("send", EDGE, count=20_000), Operation("receive", EDGE)], False),
+    ],
+)
+def test_the_model_itself(operations, ends):
+    assert check(3, operations, 1) is ends
