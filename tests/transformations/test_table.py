@@ -62,7 +62,7 @@ TABLE = {
         for name, policy in around.POLICIES.items()
     },
     "checkpoint-hessian": Row(transforms.hessian, FEW, "grad", functools.partial(around.checkpoint, None)),
-    "scan": Row(transforms.grad, SOME, "scan", around.scan),
+    "scan": Row(transforms.grad, ("ordered-pair", "token-chain", "pipeline"), "scan", around.scan),
     "scan-reversed": Row(transforms.grad, SOME, "scan", around.scan_reversed_and_stacked),
     "scan-jvp": Row(transforms.jvp, FEW, "scan", around.scan),
     "scan-of-weights": Row(transforms.grad, FEW, "scan", around.scan_of_weights),
