@@ -110,11 +110,11 @@ def two_tags_permuted(w, x):
 
 
 def one_token(w, x):
-    """Two sends on one chain of tokens, received in the order of sending."""
-    token = peerax.psend(bounded(x @ w), "x", ring())
-    token = peerax.psend(bounded(x) * 2, "x", ring(), token=token)
-    first = peerax.precv(token, x, "x", ring())
-    second = peerax.precv(token, x, "x", ring())
+    """Two sends, one after the other by their tokens, each received by its own."""
+    of_first = peerax.psend(bounded(x @ w), "x", ring())
+    of_second = peerax.psend(bounded(x) * 2, "x", ring(), token=of_first)
+    first = peerax.precv(of_first, x, "x", ring())
+    second = peerax.precv(of_second, x, "x", ring())
     return first * second + x
 
 

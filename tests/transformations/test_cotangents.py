@@ -176,7 +176,7 @@ class TestZeroCotangents:
 
         self.check(body, permuted)
 
-    @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+    @pytest.mark.parametrize("order", [*itertools.permutations(range(3)), (2, 2, 2), (1, 2, 1), (0, 2, 2)])
     def test_receives_of_a_chain_of_tokens_by_other_tokens(self, order):
         """Whatever is right for the values is right for their cotangents."""
 
