@@ -72,10 +72,15 @@ def varying(aval) -> frozenset:
     return aval.manual_axis_type.varying
 
 
+def manual_axes() -> tuple:
+    """The mesh axes that are manual here."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return () if mesh.empty else tuple(mesh.manual_axes)
+
+
 def manual(axes) -> frozenset:
     """Those of the axes that are manual here, and not axes of vmap."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return frozenset(() if mesh.empty else mesh.manual_axes) & frozenset(axes)
+    return frozenset(manual_axes()) & frozenset(axes)
 
 
 def tracks_varying() -> bool:

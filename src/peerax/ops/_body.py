@@ -167,22 +167,32 @@ class Body:
             handle, (again,) = self.run(cond, cond_consts, handle, [*for_cond, *carry])
             return handle, again
 
+        def advance(handle, again, carry):
+            """One iteration; of a batch, whose condition is batched, only the members that go on."""
+            handle, results = self.run(body, body_consts, handle, [*for_body, *carry])
+            if again.ndim:
+                results = [_select(again, new, old) for new, old in zip(results, carry, strict=True)]
+            return handle, results
+
         if not _communicates(cond):
 
             def step(state):
-                handle, results = self.run(body, body_consts, state[0], [*for_body, *state[1:]])
+                handle, results = advance(state[0], test(state[0], state[1:])[1], state[1:])
                 return (handle, *results)
 
-            handle, *carry = lax.while_loop(lambda state: test(state[0], state[1:])[1], step, (handle, *carry))
+            def again(state):
+                return test(state[0], state[1:])[1].any()
+
+            handle, *carry = lax.while_loop(again, step, (handle, *carry))
             return handle, carry
 
         # A condition that communicates is evaluated in the body, where the handle can be given on.
         def step_and_test(state):
-            handle, results = self.run(body, body_consts, state[0], [*for_body, *state[2:]])
+            handle, results = advance(state[0], state[1], state[2:])
             handle, again = test(handle, results)
             return (handle, again, *results)
 
-        state = lax.while_loop(lambda state: state[1], step_and_test, (*test(handle, carry), *carry))
+        state = lax.while_loop(lambda state: state[1].any(), step_and_test, (*test(handle, carry), *carry))
         return state[0], state[2:]
 
     def _cond(self, eqn, handle, values):
@@ -280,6 +290,10 @@ def site_of(eqn) -> str:
     """The user's line that an equation comes from."""
     found = _jax.equation_site(eqn)
     return "<unknown>:0" if found is None else as_site(*found)
+
+
+def _select(chosen, new, old):
+    return lax.select(lax.broadcast_in_dim(chosen, new.shape, tuple(range(chosen.ndim))), new, old)
 
 
 def _token_after(send, token):

@@ -28,7 +28,7 @@ _PASS_ON = {
 def find_pairs(equations: Sequence[Any]) -> dict[int, int]:
     """Return the position of the precv for the position of each psend that has one, within one scope.
 
-    A token that was given to further psends stands for all of them, and receives take them in the order of sending.
+    A token is that of one psend, also if that psend came after another.
 
     Raises:
       PeeraxError: PX203 or PX204 if the two ends of a pair disagree.
@@ -37,8 +37,7 @@ def find_pairs(equations: Sequence[Any]) -> dict[int, int]:
     pairs: dict[int, int] = {}
     for i, equation in enumerate(equations):
         if equation.primitive is psend_p:
-            earlier = _sends(sends_behind, equation.invars[0])
-            sends_behind[equation.outvars[0]] = (*earlier, i)
+            sends_behind[equation.outvars[0]] = (i,)
         elif equation.primitive is precv_p:
             for send in _sends(sends_behind, equation.invars[0]):
                 if send not in pairs and _same_channel(equations[send].params, equation.params):

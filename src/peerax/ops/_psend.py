@@ -10,7 +10,7 @@ from peerax.ops._axes import check_axes
 from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
 from peerax.ops._precv import precv_p
 from peerax.ops._site import location, user_site
-from peerax.ops._token import check_tag, check_token, create_token, link, made_by_operations
+from peerax.ops._token import check_tag, check_token, fresh_token, link, made_by_operations
 from peerax.ops._transformations import cotangent_path, refuse_platforms, tangent_path
 from peerax.ops._vmapped_axis import send_along_batch
 from peerax.perm import check_perm, inverse
@@ -49,7 +49,7 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     axes, size = check_axes(axis_name, "psend", site)
     pairs = check_perm(perm, size, location(site))
     tag = check_tag(tag, "psend", site)
-    token = create_token() if token is None else check_token(token, "psend", site)
+    token = fresh_token() if token is None else check_token(token, "psend", site)
     leaves = [to_leaf(leaf, site) for leaf in jax.tree.leaves(x)]
     operands = [token, *(array for array, _ in leaves)]
     # All operands vary along the same axes, so that each cotangent has the type of its operand.
@@ -91,7 +91,9 @@ def _psend_transpose(token_bar, token, *leaves, axes, perm, path, types, **param
         **params,
     )
     wanted = [ad.is_undefined_primal(x) for x in (token, *leaves)]
-    return [x if yes else None for x, yes in zip([token_bar, *leaves_bar], wanted, strict=True)]
+    # The token that it came after has no part in the link between the two ends.
+    before_bar = ad.Zero(token.aval.to_ct_aval()) if wanted[0] else None
+    return [before_bar, *(x if yes else None for x, yes in zip(leaves_bar, wanted[1:], strict=True))]
 
 
 def _psend_batching(axis_data, operands, dims, *, types, **params):

@@ -26,10 +26,16 @@ def create_token(_: Any = None) -> jax.Array:
       _: ignored, as in jax.lax.create_token.
 
     Returns:
-      A float32[1] array of zeros.
+      A float32[1] array of zeros. To JAX it differs along all manual axes.
 
     Transformations: jit yes · vmap yes · grad yes · scan yes
     """
+    # What a separate receive brings may differ along all axes: nothing is known of who sent it.
+    return _jax.make_varying(fresh_token(), tuple(_jax.manual_axes()))
+
+
+def fresh_token() -> jax.Array:
+    """Make the token of a psend that was given none."""
     return link(_ZEROS)
 
 
