@@ -157,9 +157,7 @@ outer()
 """
 
 
-@pytest.mark.parametrize(
-    "program", [CHAIN_OF_EXCEPTIONS, "x = (\n", "import missing_module\n", "raise SystemError"]
-)
+@pytest.mark.parametrize("program", [CHAIN_OF_EXCEPTIONS, "x = (\n", "import missing_module\n", "raise SystemError"])
 def test_traceback_is_that_of_python(run_program, python, program):
     plain = python("program.py", files={"program.py": program})
     done = run_program(program, "--quiet")

@@ -24,7 +24,9 @@ def test_names(name, platform, shape, size):
     assert (target.platform, target.shape, target.size) == (platform, shape, size)
 
 
-@pytest.mark.parametrize("name", ["", "h100", "h100:0", "h100:2x2x2", "v5e:8", "v9:2x4", "h100:8:8", "h100: 8", "cpu:4"])
+@pytest.mark.parametrize(
+    "name", ["", "h100", "h100:0", "h100:2x2x2", "v5e:8", "v9:2x4", "h100:8:8", "h100: 8", "cpu:4"]
+)
 def test_other_names_are_refused_with_the_valid_ones(name):
     with pytest.raises(peerax.PeeraxError, match=r"a100, h100, h200[\s\S]*v5e") as error:
         parse_target(name)

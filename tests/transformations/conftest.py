@@ -3,6 +3,13 @@
 import pytest
 
 from peerax import runtime
+from tests.transformations.gaps import GAPS
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name in GAPS and "transformations" in item.path.parts:
+            item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))
 
 
 @pytest.fixture(scope="module", autouse=True)
