@@ -1,5 +1,6 @@
 """Programs that cannot go on: which error, whose lines, how soon, and that the process goes on after it."""
 
+import concurrent.futures
 import time
 
 import jax
@@ -265,3 +266,29 @@ def test_a_lone_receive_before_a_nested_shard_map(inside):
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"PX[23]0\d"):
         jax.block_until_ready(program(jnp.ones((8, 8))))
     assert time.perf_counter() - start < 10
+
+
+def test_errors_belong_to_their_callers():
+    """Programs that end well and programs that do not, from several threads at once."""
+    good = on_ranks(lambda x: lax.scan(lambda c, _: (pair(c, "x", ring(4)), None), x, None, length=4)[0])
+    wrong = []
+
+    def succeed():
+        for _ in range(50):
+            wrong.extend([] if np.array_equal(good(X), X) else ["other values"])
+
+    def fail(body, code):
+        program = on_ranks(body)
+        for _ in range(50):
+            try:
+                np.asarray(program(X))
+                wrong.append(f"{code} is missing")
+            except jax.errors.JaxRuntimeError as error:
+                wrong.extend([] if code in str(error) else [str(error)])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(succeed), pool.submit(succeed)]
+        tasks += [pool.submit(fail, lone_receive, "PX202"), pool.submit(fail, lone_send, "PX201")]
+        for task in tasks:
+            task.result(timeout=60)
+    assert wrong == []

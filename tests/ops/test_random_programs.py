@@ -17,8 +17,15 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import peerax
+from peerax import runtime
 from tests.ops.ranks import on_ranks, pair
 from tests.ops.test_pairs_equal_ppermute import perms
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sends_are_buffered_again():
+    yield
+    runtime.extension().set_rendezvous(runtime.read_settings().rendezvous)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Operation:
     tag: int = 0
     ranks: tuple | None = None  # those that take the branch with the operation; None: no branch
     count: int = 1  # of elements
+    halves: int | None = None  # of a pair whose ends stand apart, "first half" and "second half": what they share
 
     def value(self, number, rank):
         return 100.0 + 10 * number + rank
@@ -37,22 +45,35 @@ class Operation:
 def programs(draw, size):
     operations = []
     for _ in range(draw(st.integers(1, 7))):
-        kind = draw(st.sampled_from(["pair", "send", "receive", "receive", "send and receive", "ppermute", "psum"]))
+        kind = draw(st.sampled_from([*["pair", "send and receive", "ppermute", "psum"] * 4, "send", "receive"]))
         perm, tag = tuple(draw(perms(size))), draw(st.integers(0, 1))
-        some = st.none() if draw(st.integers(0, 3)) else st.sets(st.integers(0, size - 1)).map(sorted).map(tuple)
+        some = st.none() if draw(st.integers(0, 5)) else st.sets(st.integers(0, size - 1)).map(sorted).map(tuple)
         count = draw(st.sampled_from([1, 20_000]))
         kinds = ("send", "receive") if kind == "send and receive" else (kind,)
         operations += [Operation(k, perm, tag, draw(some), count) for k in kinds]
-    return draw(st.permutations(operations)) if draw(st.booleans()) else operations
+    operations = draw(st.permutations(operations)) if draw(st.booleans()) else operations
+    for halves, whole in enumerate([o for o in operations if o.kind == "pair" and o.ranks is None]):
+        first, second = (dataclasses.replace(whole, kind=k, halves=halves) for k in ("first half", "second half"))
+        at = operations.index(whole)
+        operations = [*operations[:at], first, *operations[at + 1 :]]
+        operations.insert(draw(st.integers(at + 1, len(operations))), second)
+    return operations
 
 
 def body(operations, times):
     """Return what every rank does, times times."""
 
+    tokens = {}
+
     def perform(number, operation):
         value = jnp.full(operation.count, operation.value(number, lax.axis_index("x").astype(jnp.float32)))
         if operation.kind == "pair":
             return pair(value, "x", operation.perm, tag=operation.tag)
+        if operation.kind == "first half":
+            tokens[operation.halves] = peerax.psend(value, "x", operation.perm, tag=operation.tag)
+            return jnp.zeros_like(value)
+        if operation.kind == "second half":
+            return peerax.precv(tokens[operation.halves], value, "x", operation.perm, tag=operation.tag)
         if operation.kind == "ppermute":
             return lax.ppermute(value, "x", operation.perm)
         if operation.kind == "psum":
@@ -82,10 +103,10 @@ def body(operations, times):
     return lambda: lax.map(once, jnp.arange(times)) if times > 1 else once(0)[None]
 
 
-def model(operations, times, size):
+def model(operations, times, size, rendezvous):
     """Return the results by time, operation and rank, or None if the program cannot end."""
     results = np.zeros((times, len(operations), size))
-    messages, joined = collections.defaultdict(collections.deque), collections.Counter()
+    messages, joined, taken = collections.defaultdict(collections.deque), collections.Counter(), set()
     at, started = [0] * size, [False] * size
 
     def finish(rank, time, number, operation):
@@ -99,15 +120,20 @@ def model(operations, times, size):
             results[time, number, rank] = sum(operation.value(number, r) for r in range(size))
             return joined[time, number] == size
         own = (number,) if operation.kind in ("pair", "ppermute") else (None, operation.tag)
-        if operation.kind != "receive" and rank in to and not started[rank]:
-            messages[own, rank, to[rank]].append((operation.value(number, rank), operation.count))
+        own = own if operation.halves is None else ("halves", operation.halves)
+        sends = operation.kind not in ("receive", "second half")
+        if sends and rank in to and not started[rank]:
+            messages[own, rank, to[rank]].append((operation.value(number, rank), operation.count, (time, number, rank)))
         started[rank] = True
-        if operation.kind == "send" or rank not in origin:
+        if operation.kind == "send" and rendezvous and rank in to:
+            return (time, number, rank) in taken
+        if operation.kind in ("send", "first half") or rank not in origin:
             return True
         queue = messages[own, origin[rank], rank]
         if not queue:
             return False
-        results[time, number, rank], count = queue.popleft()
+        results[time, number, rank], count, message = queue.popleft()
+        taken.add(message)
         return count == operation.count  # another shape is an error
 
     progress = True
@@ -123,9 +149,10 @@ def model(operations, times, size):
     return results if complete else None
 
 
-def check(size, operations, times):
-    expected = model(operations, times, size)
+def check(size, operations, times, rendezvous=False):
+    expected = model(operations, times, size, rendezvous)
     program = on_ranks(body(operations, times), size, in_specs=(), out_specs=P(None, "x"), check_vma=False)
+    runtime.extension().set_rendezvous(rendezvous)
     if expected is None:
         with pytest.raises(jax.errors.JaxRuntimeError, match="PX(201|202|205|209|302|304)"):
             np.asarray(program())
@@ -141,25 +168,31 @@ def check(size, operations, times):
 @hypothesis.given(st.data())
 def test_any_program(data):
     size = data.draw(st.sampled_from([2, 3, 4]), "size")
-    check(size, data.draw(programs(size), "operations"), data.draw(st.sampled_from([1, 1, 3]), "times"))
+    operations, times = data.draw(programs(size), "operations"), data.draw(st.sampled_from([1, 1, 3]), "times")
+    check(size, operations, times, data.draw(st.booleans(), "rendezvous"))
 
 
 EDGE, BACK = ((0, 1),), ((1, 0),)
+SEND, RECEIVE = Operation("send", EDGE), Operation("receive", EDGE)
 
 
 @pytest.mark.parametrize(
-    "operations, ends",
+    "operations, ends, ends_by_rendezvous",
     [
-        ([Operation("receive", EDGE), Operation("send", EDGE)], True),
-        ([Operation("receive", EDGE + BACK), Operation("send", EDGE + BACK)], False),
-        ([Operation("send", EDGE), Operation("psum"), Operation("receive", EDGE)], True),
-        ([Operation("receive", EDGE), Operation("psum"), Operation("send", EDGE)], False),
-        ([Operation("send", EDGE, 1), Operation("receive", EDGE, 0)], False),
-        ([Operation("psum", ranks=(0, 1))], False),
-        ([Operation("pair", EDGE, ranks=(0, 1)), Operation("psum")], True),
-        ([Operation("pair", EDGE, ranks=(0,))], False),
-        ([Operation("send", EDGE, count=20_000), Operation("receive", EDGE)], False),
+        ([RECEIVE, SEND], True, True),
+        ([SEND, RECEIVE], True, True),
+        ([Operation("receive", EDGE + BACK), Operation("send", EDGE + BACK)], False, False),
+        ([Operation("send", EDGE + BACK), Operation("receive", EDGE + BACK)], True, False),
+        ([Operation("pair", EDGE + BACK)], True, True),
+        ([SEND, Operation("psum"), RECEIVE], True, False),
+        ([RECEIVE, Operation("psum"), SEND], False, False),
+        ([Operation("send", EDGE, 1), RECEIVE], False, False),
+        ([Operation("psum", ranks=(0, 1))], False, False),
+        ([Operation("pair", EDGE, ranks=(0, 1)), Operation("psum")], True, True),
+        ([Operation("pair", EDGE, ranks=(0,))], False, False),
+        ([Operation("send", EDGE, count=20_000), RECEIVE], False, False),
     ],
 )
-def test_the_model_itself(operations, ends):
+def test_the_model_itself(operations, ends, ends_by_rendezvous):
     assert check(3, operations, 1) is ends
+    assert check(3, operations, 1, rendezvous=True) is ends_by_rendezvous

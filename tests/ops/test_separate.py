@@ -225,6 +225,51 @@ def test_a_separate_ring_needs_buffers(run_python, mode):
             assert f"rank {rank} waits in psend" in result.stdout
 
 
+@pytest.fixture
+def rendezvous():
+    peerax.runtime.extension().set_rendezvous(True)
+    yield
+    peerax.runtime.extension().set_rendezvous(peerax.runtime.read_settings().rendezvous)
+
+
+@pytest.mark.usefixtures("rendezvous")
+class TestWhatIsAPair:
+    """By rendezvous a ring of separate operations is a deadlock, and a pair is not."""
+
+    @pytest.mark.parametrize("axis, perm", [("x", ring(4)[::-1]), (("x",), ring(4)), (["x"], tuple(ring(4)))], ids=str)
+    def test_whichever_way_axis_and_perm_are_written(self, axis, perm):
+        def body(x):
+            return peerax.precv(peerax.psend(x, "x", ring(4)), x, axis, perm)
+
+        np.testing.assert_array_equal(on_ranks(body)(X), np.roll(X, 2))
+
+    def test_through_ordering(self):
+        def body(x):
+            token, _ = peerax.order(peerax.psend(x, "x", ring(4)), jnp.sin(x))
+            token, _ = lax.optimization_barrier((token, x))
+            return peerax.precv(token, x, "x", ring(4))
+
+        np.testing.assert_array_equal(on_ranks(body)(X), np.roll(X, 2))
+
+    def test_in_a_loop_a_branch_and_a_call(self):
+        def body(x):
+            y = lax.scan(lambda c, _: (jax.jit(lambda c: pair(c, "x", ring(4)))(c), None), x, None, length=3)[0]
+            return lax.cond(x.sum() >= 0, lambda: pair(y, "x", ring(4)), lambda: y)
+
+        np.testing.assert_array_equal(on_ranks(body)(X), X)
+
+    @pytest.mark.parametrize("other", ["new token", "tag", "perm"])
+    def test_not_with(self, other):
+        def body(x):
+            token = peerax.psend(x, "x", ring(4))
+            token = peerax.create_token() if other == "new token" else token
+            perm = ring(4)[:3] if other == "perm" else ring(4)
+            return peerax.precv(token, x, "x", perm, tag=int(other == "tag"))
+
+        with pytest.raises(jax.errors.JaxRuntimeError, match="PX(201|202|205|302)"):
+            np.asarray(on_ranks(body)(X))
+
+
 class TestPairsSeeNoOtherMessages:
     def test_a_pair_between_a_separate_send_and_its_receive(self):
         def body(x):
@@ -276,6 +321,16 @@ class TestPairsSeeNoOtherMessages:
 
         actual = np.asarray(on_ranks(body, out_specs=P(None, "x"))(X))
         np.testing.assert_array_equal(actual[:, [2, 4]], [[1, 0], [0, 2]])
+
+    def test_a_token_of_another_tag_makes_no_pair(self):
+        def body(x):
+            peerax.psend(numbered(x, 1), "x", ring(4), tag=1)
+            other = peerax.psend(numbered(x, 2), "x", ring(4), tag=2)
+            y = peerax.precv(other, x, "x", ring(4), tag=1)
+            return jnp.stack([y, peerax.precv(other, x, "x", ring(4), tag=2)])
+
+        actual = np.asarray(on_ranks(body, out_specs=P(None, "x"))(X))
+        np.testing.assert_array_equal(actual[:, 2], [1, 2])
 
     def test_a_token_that_was_ordered_still_links_the_pair(self):
         """A pair that is a ring cannot hang even if every rank must have computed first."""
