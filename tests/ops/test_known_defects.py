@@ -96,7 +96,7 @@ class TestJaxItself:
                 token = peerax.psend(y, "x", ring(4), token=token)
                 return (token, peerax.precv(token, y, "x", ring(4))), None
 
-            token = lax.pcast(peerax.create_token(), "x", to="varying")
+            token = peerax.create_token()
             return lax.scan(step, (token, x), None, length=3)[0][1]
 
         np.testing.assert_array_equal(on_ranks(body)(X), np.roll(X, 6))
