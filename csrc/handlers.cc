@@ -143,14 +143,21 @@ ffi::ErrorOr<std::unique_ptr<BodyState>> MakeBody(std::int64_t size, std::int64_
   return state;
 }
 
-std::vector<ConstView> Inputs(ffi::RemainingArgs args) {
+std::vector<ConstView> Inputs(ffi::RemainingArgs args, std::size_t count) {
   std::vector<ConstView> views;
-  views.reserve(args.size());
-  for (std::size_t i = 0; i < args.size(); ++i) {
+  views.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
     const auto buffer = args.get<ffi::AnyBuffer>(i);
     views.push_back({buffer->untyped_data(), buffer->size_bytes()});
   }
   return views;
+}
+
+std::vector<ConstView> Inputs(ffi::RemainingArgs args) { return Inputs(args, args.size()); }
+
+// What an operation sends. A token may follow: it has been waited for, and has no other use.
+std::vector<ConstView> Messages(ffi::RemainingArgs args, const OperationState& state) {
+  return Inputs(args, state.operation.types.size());
 }
 
 std::vector<View> Outputs(ffi::RemainingRets rets) {
@@ -191,11 +198,12 @@ Outcome OnEnd(std::int32_t device, Handle handle, ffi::RemainingArgs args, Handl
 
 Outcome OnSend(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {
   Rank& rank = PassHandle(handle, device, out);
-  rank.session->StartSend(rank, state->operation, Inputs(args));
+  rank.session->StartSend(rank, state->operation, Messages(args, *state));
   return Finish(rank);
 }
 
-Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, HandleResult out, ffi::RemainingRets rets) {
+Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, ffi::AnyBuffer, HandleResult out,
+                  ffi::RemainingRets rets) {
   Rank& rank = PassHandle(handle, device, out);
   rank.session->StartReceive(rank, state->operation, Outputs(rets));
   return Finish(rank);
@@ -204,7 +212,7 @@ Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, Han
 Outcome OnExchange(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
                  ffi::RemainingRets rets) {
   Rank& rank = PassHandle(handle, device, out);
-  rank.session->StartExchange(rank, state->operation, Inputs(args), Outputs(rets));
+  rank.session->StartExchange(rank, state->operation, Messages(args, *state), Outputs(rets));
   return Finish(rank);
 }
 
@@ -272,7 +280,7 @@ XLA_FFI_DEFINE_HANDLER(kBegin, OnBegin,
                            .Ret<Handle>());
 XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kSend, OnSend, BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Ret<Handle>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Arg<ffi::AnyBuffer>().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange,
                        BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kGather, OnGather,

@@ -37,6 +37,17 @@ def _text(output):
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
+@pytest.fixture(scope="module")
+def wait_limit():
+    """A wait limit for programs that run in the test process: a hang is an error, well before XLA aborts."""
+    from peerax import runtime
+
+    runtime.load()
+    runtime.extension().set_timeout_s(20.0)
+    yield
+    runtime.extension().set_timeout_s(runtime.read_settings().timeout_s)
+
+
 @pytest.fixture
 def run_python(tmp_path):
     """Return a function that runs a program in a subprocess of its own, with a limit.

@@ -168,6 +168,67 @@ class TestNested:
 
         assert_equals_ppermute(program, X)
 
+    def test_one_that_computes_between_others(self, check_vma):
+        """A shard_map with nothing but a collective, in one that communicates, in a branch and in a loop."""
+
+        def program(exchange):
+            def inner(x):
+                return lax.psum(x, "b") + lax.ppermute(x, "a", ring(2))
+
+            def outer(x):
+                options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
+                add = jax.shard_map(inner, check_vma=check_vma, **options)
+
+                def step(x, i):
+                    x = exchange(x, "a", ring(2))
+                    return lax.cond(i % 2 == 0, lambda x: x + add(x) / 64, lambda x: x, x), None
+
+                return lax.scan(step, x, jnp.arange(4))[0]
+
+            return mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=check_vma)
+
+        assert_equals_ppermute(program, X)
+
+    def test_separate_operations_outside_and_inside(self, check_vma):
+        """What is sent outside is received inside, and the other way round: they are the same ranks."""
+
+        def program(permute):
+            def separate(x, axis, perm):
+                peerax.psend(x, axis, perm)
+                return peerax.precv(peerax.create_token(), x, axis, perm)
+
+            exchange = separate if permute is pair else permute
+
+            def inner(x):
+                return exchange(exchange(x, "b", EDGES), "a", [(1, 0)])
+
+            def outer(x):
+                options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
+                y = jax.shard_map(inner, check_vma=check_vma, **options)(exchange(x, "a", ring(2)))
+                return exchange(y, "a", ring(2)) + x
+
+            return mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=check_vma)
+
+        assert_equals_ppermute(program, X)
+
+
+def test_gradient_of_nested():
+    """With check_vma JAX gives the residuals of the inner one to both axes, which it then refuses."""
+
+    def program(exchange):
+        def inner(x):
+            return jnp.sin(exchange(exchange(x, "b", EDGES), "a", [(1, 0)])) * x
+
+        def outer(x):
+            options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
+            y = jax.shard_map(inner, check_vma=False, **options)(exchange(x, "a", ring(2)))
+            return exchange(jnp.cos(y), "a", ring(2)) + x
+
+        f = mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=False)
+        return jax.grad(lambda x: (f(x) ** 2).sum())
+
+    assert_equals_ppermute(program, X / 64)
+
 
 class TestSeveralInOneProgram:
     def test_two_shard_maps_and_work_between(self):
@@ -185,6 +246,19 @@ class TestSeveralInOneProgram:
             return lambda x: [f(x) for f in fs]
 
         assert_equals_ppermute(program, X)
+
+    def test_independent_ones_that_are_partially_manual(self):
+        def program(exchange):
+            def body(k, x):
+                x = exchange(x, "a", ring(4, k))
+                return exchange(x, "a", ring(4)) + 1
+
+            options = {"axis_names": {"a"}}
+            fs = [mapped(functools.partial(body, k), grid(4, 2), P("a"), **options) for k in range(6)]
+            return lambda x: [f(x) for f in fs]
+
+        for _ in range(5):
+            assert_equals_ppermute(program, X)
 
     def test_the_same_function_twice_and_in_a_scan(self):
         def program(exchange):

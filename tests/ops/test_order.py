@@ -1,5 +1,7 @@
 """order is the identity, and a dependency that the compiler keeps."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -195,6 +197,41 @@ class TestDependency:
         for _ in range(10):
             jax.block_until_ready(program(X))
         assert log == ["first", "second", "third"] * 10
+
+    @pytest.mark.parametrize("operation", ["psend", "precv", "pair"])
+    def test_an_operation_comes_after_its_token(self, operation):
+        """Also after what was ordered before it: rank 1 sleeps, and what it does next is late."""
+
+        def late(rank, x):
+            if rank == 1:
+                time.sleep(0.2)
+                log.append("slept")
+            return x
+
+        def note(rank, x):
+            log.append(f"rank {rank}")
+            return x
+
+        def call(callback, x):
+            return jax.pure_callback(callback, jax.ShapeDtypeStruct(x.shape, x.dtype), lax.axis_index("x"), x)
+
+        def body(x):
+            token = peerax.create_token()
+            after, _ = peerax.order(token, call(late, x))
+            if operation == "pair":
+                token = peerax.psend(x, "x", [(1, 2)], token=after)
+                return call(note, peerax.precv(token, x, "x", [(1, 2)]))
+            if operation == "psend":
+                peerax.psend(x, "x", [(1, 2)], token=after)
+                return call(note, peerax.precv(token, x, "x", [(1, 2)]))
+            peerax.psend(x, "x", [(2, 1)], token=token)
+            return call(note, peerax.precv(after, x, "x", [(2, 1)]))
+
+        receiver = 1 if operation == "precv" else 2
+        for _ in range(3):
+            log = []
+            jax.block_until_ready(on_ranks(body)(X))
+            assert log.index("slept") < log.index(f"rank {receiver}"), log
 
     def test_of_messages_and_values_inside_shard_map(self):
         def body(x):

@@ -1,8 +1,7 @@
-"""A wait limit for programs that run in the test process: a hang is an error, well before XLA aborts."""
+"""Each program that runs here may hang, and some are known to be wrong."""
 
 import pytest
 
-from peerax import runtime
 from tests.transformations.gaps import GAPS
 
 
@@ -13,8 +12,5 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def wait_limit():
-    runtime.load()
-    runtime.extension().set_timeout_s(10.0)
-    yield
-    runtime.extension().set_timeout_s(runtime.read_settings().timeout_s)
+def _limited(wait_limit):
+    pass

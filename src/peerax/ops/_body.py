@@ -7,9 +7,12 @@ _on_accelerators. Bodies without peerax's operations are left alone.
 
 import functools
 import numbers
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
@@ -33,19 +36,41 @@ _SILENT = {
 
 
 def has_peerax(jaxpr: Any) -> bool:
-    """Return whether a body contains psend or precv, not counting shard_maps inside it."""
-    return _any_equation(jaxpr, lambda e: e.primitive in (psend_p, precv_p))
+    """Return whether psend or precv is anywhere in a jaxpr."""
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    return any(eqn.primitive in (psend_p, precv_p) or any_in_params(eqn.params, has_peerax) for eqn in jaxpr.eqns)
 
 
 def has_separate(jaxpr: Any) -> bool:
-    """Return whether a body contains a psend or precv that is not one of a pair."""
+    """Return whether a psend or precv that is not one of a pair is anywhere in a jaxpr."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     pairs = find_pairs(jaxpr.eqns)
     paired = {*pairs.keys(), *pairs.values()}
     return any(
-        (eqn.primitive in (psend_p, precv_p) and i not in paired)
-        or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, has_separate))
+        (eqn.primitive in (psend_p, precv_p) and i not in paired) or any_in_params(eqn.params, has_separate)
         for i, eqn in enumerate(jaxpr.eqns)
+    )
+
+
+def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
+    """Return whether test holds for a jaxpr among the parameters of an equation."""
+    return any(
+        test(value)
+        for param in params.values()
+        for value in (param if isinstance(param, (tuple, list)) else (param,))
+        if _jax.is_jaxpr(value)
+    )
+
+
+def shard_map_again(body, params: dict[str, Any], in_specs: Sequence[Any] = (), out_specs: Sequence[Any] = ()) -> Any:
+    """Return a shard_map equation's function, of another body, with further operands and results before its own."""
+    return jax.shard_map(
+        body,
+        mesh=params["mesh"],
+        in_specs=(*in_specs, *params["in_specs"]),
+        out_specs=[*out_specs, *params["out_specs"]],
+        check_vma=params["check_vma"],
+        axis_names=_jax.shard_map_axes(params),
     )
 
 
@@ -58,15 +83,18 @@ class Body:
         self.ranks = ranks
         self.pair_count = 0
 
-    def send(self, eqn, handle, values, pair=-1):
-        """Return the handle after a psend of values that is separate, or the first half of a pair with that number."""
+    def send(self, eqn, handle, token, values, pair=-1):
+        """Return the handle after a psend of values that is separate, or the first half of a pair with that number.
+
+        It comes after the token, as do the two below.
+        """
         raise NotImplementedError
 
-    def receive(self, eqn, handle, pair=-1):
+    def receive(self, eqn, handle, token, pair=-1):
         """Return the handle and the results of a precv that is separate, or the second half of a pair."""
         raise NotImplementedError
 
-    def exchange(self, send, receive, handle, values):
+    def exchange(self, send, receive, handle, token, values):
         """Return the handle and the results of the precv of a pair; values are what its psend sends."""
         raise NotImplementedError
 
@@ -93,13 +121,13 @@ class Body:
                 if i in pairs and pairs[i] in split:
                     # Something that may wait stands between the halves: this one must not.
                     split[pairs[i]] = self.pair_count = self.pair_count + 1
-                    handle = self.send(eqn, handle, values[1:], pair=self.pair_count)
+                    handle = self.send(eqn, handle, values[0], values[1:], pair=self.pair_count)
                     results = [_token_after(eqn, values[0])]
                 elif i in split:
-                    handle, results = self.receive(eqn, handle, pair=split[i])
+                    handle, results = self.receive(eqn, handle, values[0], pair=split[i])
                 elif i in pairs:
                     receive = jaxpr.eqns[pairs[i]]
-                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[1:])
+                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[0], values[1:])
                     results = [_token_after(eqn, values[0])]
                 elif i in received:
                     results = received.pop(i)
@@ -110,9 +138,9 @@ class Body:
 
     def _step(self, eqn, handle, values):
         if eqn.primitive is psend_p:
-            return self.send(eqn, handle, values[1:]), [_token_after(eqn, values[0])]
+            return self.send(eqn, handle, values[0], values[1:]), [_token_after(eqn, values[0])]
         if eqn.primitive is precv_p:
-            return self.receive(eqn, handle)
+            return self.receive(eqn, handle, values[0])
         if _is_collective(eqn):
             return self.collective(eqn, handle, values)
         if eqn.primitive is order_p:
@@ -120,13 +148,13 @@ class Body:
         if eqn.primitive.name == "pvary":
             # Inside what is put in place of a call, a value may vary already.
             return handle, [_jax.make_varying(x, tuple(eqn.params["axes"])) for x in values]
-        if not _any_in_params(eqn, _communicates):
+        if not any_in_params(eqn.params, _communicates):
             return handle, _jax.rebind(eqn, values)
         rule = {
             "scan": self._scan,
             "while": self._while,
             "cond": self._cond,
-            "shard_map": self._opaque,
+            "shard_map": self._shard_map,
             "custom_linear_solve": self._linear_solve,
         }.get(eqn.primitive.name, self._inline)
         return rule(eqn, handle, values)
@@ -232,10 +260,16 @@ class Body:
             locations=(location(site_of(eqn)),),
         )
 
-    def _opaque(self, eqn, handle, values):
-        """A shard_map inside: it has an order of its own, and takes its place in this one."""
-        handle, *values = self.order(handle, *values)
-        handle, *results = self.order(handle, *_jax.rebind(eqn, values))
+    def _shard_map(self, eqn, handle, values):
+        """A shard_map inside, over more axes of the same mesh: the same ranks go on in it."""
+        jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
+
+        def body(handle, *xs):
+            handle, results = self.run(jaxpr, consts, handle, xs)
+            return [handle, *results]
+
+        everywhere = (PartitionSpec(),)
+        handle, *results = shard_map_again(body, eqn.params, everywhere, everywhere)(handle, *values)
         return handle, results
 
 
@@ -243,33 +277,17 @@ def _separates(equations, send: int, pairs: dict[int, int]) -> bool:
     """Whether a separate operation, or a loop, branch or call that communicates, stands between a pair's halves."""
     paired = {*pairs, *pairs.values()}
     return any(
-        (eqn.primitive in (psend_p, precv_p) and i not in paired) or _any_in_params(eqn, _communicates)
+        (eqn.primitive in (psend_p, precv_p) and i not in paired) or any_in_params(eqn.params, _communicates)
         for i, eqn in enumerate(equations[send : pairs[send]], send)
     )
 
 
-def _any_equation(jaxpr, test) -> bool:
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
-    return any(
-        test(eqn) or (eqn.primitive is not _jax.shard_map_p and _any_in_params(eqn, lambda j: _any_equation(j, test)))
-        for eqn in jaxpr.eqns
-    )
-
-
-def _any_in_params(eqn, test) -> bool:
-    return any(
-        test(value)
-        for param in eqn.params.values()
-        for value in (param if isinstance(param, (tuple, list)) else (param,))
-        if _jax.is_jaxpr(value)
-    )
-
-
 def _communicates(jaxpr) -> bool:
-    """Whether equations below here have a place in the order; shard_maps inside count."""
+    """Whether equations below here have a place in the order."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        e.primitive in (psend_p, precv_p) or _is_collective(e) or _any_in_params(e, _communicates) for e in jaxpr.eqns
+        eqn.primitive in (psend_p, precv_p) or _is_collective(eqn) or any_in_params(eqn.params, _communicates)
+        for eqn in jaxpr.eqns
     )
 
 

@@ -19,7 +19,7 @@ from peerax.ops._transport import accelerator_receive_p, accelerator_send_p
 class OnAccelerator(Body):
     """The handle is (), or a float32 scalar in a body with separate operations."""
 
-    def exchange(self, send, receive, handle, values):
+    def exchange(self, send, receive, handle, token, values):
         axes, perm = send.params["axes"], send.params["perm"]
 
         def permute(handle, *values):
@@ -45,12 +45,14 @@ class OnAccelerator(Body):
 class OnGpu(OnAccelerator):
     """Separate operations are send and recv."""
 
-    def send(self, eqn, handle, values, pair=-1):
+    def send(self, eqn, handle, token, values, pair=-1):
+        handle, _ = self.order(handle, token)
         for x in values:
             handle = accelerator_send_p.bind(handle, x, pairs=self._pairs(eqn))
         return handle
 
-    def receive(self, eqn, handle, pair=-1):
+    def receive(self, eqn, handle, token, pair=-1):
+        handle, _ = self.order(handle, token)
         results = []
         for (shape, dtype), v in zip(eqn.params["shapes"], eqn.outvars, strict=True):
             handle, y = accelerator_receive_p.bind(
@@ -67,10 +69,10 @@ class OnGpu(OnAccelerator):
 class OnTpu(OnAccelerator):
     """There are no separate operations."""
 
-    def send(self, eqn, handle, values, pair=-1):
+    def send(self, eqn, handle, token, values, pair=-1):
         raise self._refused("psend", eqn)
 
-    def receive(self, eqn, handle, pair=-1):
+    def receive(self, eqn, handle, token, pair=-1):
         raise self._refused("precv", eqn)
 
     def _refused(self, name: str, eqn) -> PeeraxError:

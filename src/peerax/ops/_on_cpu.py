@@ -18,23 +18,23 @@ class OnCpu(Body):
 
     splits_pairs = True
 
-    def send(self, eqn, handle, values, pair=-1):
+    def send(self, eqn, handle, token, values, pair=-1):
         operation = self._operation("send", "psend", eqn.params, pair=pair)
-        (handle,) = bind_per_device(send_p, handle, *map(_carry, values), operation=operation)
+        (handle,) = bind_per_device(send_p, handle, *map(_carry, values), token, operation=operation)
         return handle
 
-    def receive(self, eqn, handle, pair=-1):
+    def receive(self, eqn, handle, token, pair=-1):
         operation = self._operation("receive", "precv", eqn.params, pair=pair)
         shapes = eqn.params["shapes"]
         carried = tuple((shape, carrier_dtype(dtype) or dtype) for shape, dtype in shapes)
         handle, *results = bind_per_device(
-            receive_p, handle, operation=operation, shapes=carried, varying=_varying(eqn)
+            receive_p, handle, token, operation=operation, shapes=carried, varying=_varying(eqn)
         )
         return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, shapes, strict=True)]
 
-    def exchange(self, send, receive, handle, values):
+    def exchange(self, send, receive, handle, token, values):
         operation = self._operation("exchange", "psend", send.params, receive_site=receive.params["site"])
-        return self._exchange(operation, receive, handle, values)
+        return self._exchange(operation, receive, handle, values, token)
 
     def collective(self, eqn, handle, values):
         if eqn.primitive.name == "ppermute" and is_plain(values[0]):
@@ -79,9 +79,9 @@ class OnCpu(Body):
             source=source,
         )
 
-    def _exchange(self, operation, receive, handle, values):
+    def _exchange(self, operation, receive, handle, values, *after):
         handle, *results = bind_per_device(
-            exchange_p, handle, *map(_carry, values), operation=operation, varying=_varying(receive)
+            exchange_p, handle, *map(_carry, values), *after, operation=operation, varying=_varying(receive)
         )
         return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
 

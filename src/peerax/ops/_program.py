@@ -8,7 +8,7 @@ only be done when the whole program is lowered.
 from typing import Any
 
 from peerax import _jax
-from peerax.ops._body import has_peerax
+from peerax.ops._body import any_in_params, has_peerax
 
 
 def tie_shard_maps(module: Any) -> None:
@@ -55,11 +55,7 @@ def _call_target(operation) -> str:
 def communicates(jaxpr: Any) -> bool:
     """Whether a function has a shard_map with peerax's operations."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
-    for equation in jaxpr.eqns:
-        if equation.primitive is _jax.shard_map_p and has_peerax(equation.params["jaxpr"]):
-            return True
-        for param in equation.params.values():
-            for value in param if isinstance(param, (tuple, list)) else (param,):
-                if _jax.is_jaxpr(value) and communicates(value):
-                    return True
-    return False
+    return any(
+        any_in_params(eqn.params, has_peerax if eqn.primitive is _jax.shard_map_p else communicates)
+        for eqn in jaxpr.eqns
+    )

@@ -3,12 +3,11 @@
 import functools
 from typing import Any
 
-import jax
 from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._body import has_peerax, has_separate
+from peerax.ops._body import any_in_params, has_peerax, has_separate, shard_map_again
 from peerax.ops._leaves import is_plain
 from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
 from peerax.ops._on_cpu import OnCpu
@@ -46,11 +45,8 @@ def _lower_on_cpu(original, ctx, *operands, **params):
     handle_aval = _jax.ShapedArray(HANDLE_SHAPE, HANDLE_DTYPE)
     before = _jax.zeros_in_place(ctx, handle_aval)
     ctx = ctx.replace(avals_in=[handle_aval, *ctx.avals_in], avals_out=[handle_aval, *ctx.avals_out])
-    specs = {
-        "in_specs": (PartitionSpec(), *params["in_specs"]),
-        "out_specs": [PartitionSpec(), *params["out_specs"]],
-    }
-    _, *results = _lower_again(ctx, body, [before, *operands], {**params, **specs})
+    everywhere = (PartitionSpec(),)
+    _, *results = _jax.inside_lowering(shard_map_again(body, params, everywhere, everywhere), ctx, [before, *operands])
     return results
 
 
@@ -64,39 +60,16 @@ def _lower_on_accelerator(make_body, original, ctx, *operands, **params):
         handle = order_handle() if has_separate(jaxpr) else ()
         return walk.run(jaxpr, consts, handle, xs)[1]
 
-    return _lower_again(ctx, body, operands, params)
+    return _jax.inside_lowering(shard_map_again(body, params), ctx, operands)
 
 
 def _ranks(mesh) -> Ranks:
     return Ranks(mesh.axis_names, tuple(mesh.shape.values()))
 
 
-def _lower_again(ctx, body, operands, params):
-    """Lower a shard_map of another body in place; it has no psend or precv any more."""
-
-    def again(*xs):
-        return jax.shard_map(
-            body,
-            mesh=params["mesh"],
-            in_specs=tuple(params["in_specs"]),
-            out_specs=list(params["out_specs"]),
-            check_vma=params["check_vma"],
-            axis_names=_jax.shard_map_axes(params),
-        )(*xs)
-
-    return _jax.inside_lowering(again, ctx, operands)
-
-
 def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> bool:
     """An operation whose other end comes later cannot be run by itself."""
-    if primitive in (psend_p, precv_p):
-        return True
-    return any(
-        has_peerax(value)
-        for param in params.values()
-        for value in (param if isinstance(param, (tuple, list)) else (param,))
-        if _jax.is_jaxpr(value)
-    )
+    return primitive in (psend_p, precv_p) or any_in_params(params, has_peerax)
 
 
 _jax.override_shard_map_lowering(_lower_on_cpu, platform="cpu")

@@ -58,15 +58,16 @@ def _primitive(name: str, results) -> _jax.Primitive:
     return primitive
 
 
-def _received(handle, *, operation, shapes, varying):
+def _received(handle, token, *, operation, shapes, varying):
     return [_jax.local_aval(*shape, axes) for shape, axes in zip(shapes, varying, strict=True)]
 
 
 def _exchanged(handle, *xs, operation, varying):
-    return [_jax.local_aval(x.shape, x.dtype, axes) for x, axes in zip(xs, varying, strict=True)]
+    return [_jax.local_aval(x.shape, x.dtype, axes) for x, axes in zip(xs, varying, strict=False)]
 
 
-# begin waits for its operands, without touching them; end passes its operands on. So whatever uses a result of one
+# begin waits for its operands, without touching them; send, receive and exchange wait for a token, their last operand
+# (an exchange that was a ppermute has none); end passes its operands on. So whatever uses a result of one
 # shard_map, another one in particular, starts after the end of the first.
 begin_p = _primitive("begin", lambda *xs, size, devices: [])
 end_p = _primitive("end", lambda handle, *xs: xs)
