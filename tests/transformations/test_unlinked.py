@@ -1,7 +1,7 @@
-"""Receives that JAX sees as constants: either the right result or an error that names the lines, never a wrong number.
+"""Receives that JAX would see as constants. They equal ppermute, with the caller's help and without.
 
 A separate receive has no input of its own. Where its token is not made a function of what is differentiated, JAX
-calls none of its rules, and its tangents and cotangents are lost. `peerax.order(token, w)` always is the remedy.
+calls none of its rules, and its tangents and cotangents are lost; and the same for batches.
 """
 
 import functools
@@ -13,7 +13,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import peerax
-from tests.transformations.programs import WHOLE, assert_same, on_ranks, site, varying
+from tests.transformations.programs import WHOLE, assert_same, on_ranks, varying
 
 W = jnp.array([1.0, -2.0])
 FORWARD = [(0, 1), (1, 2)]
@@ -51,22 +51,11 @@ def differing(f):
 
 
 def check(token, program, permuted, transform=jax.value_and_grad, check_vma=False, out_specs=WHOLE):
-    """Run both; where token links, the results are equal, otherwise an error that explains is as good."""
     ours, theirs = (
         transform(on_ranks(differing(f), 3, check_vma, in_specs=P(), out_specs=out_specs))
         for f in (functools.partial(program, token), permuted)
     )
-    expected = jax.jit(theirs)(W)
-    try:
-        actual = jax.jit(ours)(W)
-    except (peerax.PeeraxError, jax.errors.JaxRuntimeError) as error:
-        if token is ordered:
-            raise
-        text = str(error)
-        assert any(code in text for code in ("PX201", "PX202", "PX214")), text
-        assert site(receive, "RECEIVE") in text or site(send, "SEND") in text, text
-    else:
-        assert_same(actual, expected)
+    assert_same(jax.jit(ours)(W), jax.jit(theirs)(W))
 
 
 def total(y):
@@ -330,7 +319,7 @@ class TestUsedAgain:
 
 
 class TestBatches:
-    """A receive that is not linked to what is batched expects one example, and its sender sends a batch."""
+    """A receive that is not linked to what is batched would expect one example, where its sender sends a batch."""
 
     BATCH = jnp.arange(10.0).reshape(5, 2)
 
@@ -340,15 +329,7 @@ class TestBatches:
             for f in (functools.partial(program, token), permuted)
         ]
         args = [self.BATCH if axis == 0 else W for axis in in_axes]
-        expected = jax.jit(fs[1])(*args)
-        try:
-            actual = jax.jit(fs[0])(*args)
-        except jax.errors.JaxRuntimeError as error:
-            if token is ordered:
-                raise
-            assert "PX304" in str(error) and site(send, "SEND") in str(error), str(error)
-        else:
-            assert_same(actual, expected)
+        assert_same(*(jax.jit(f)(*args) for f in fs))
 
     @TOKENS
     def test_batch_inside_the_body(self, token):

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,8 +20,23 @@ from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
 from peerax._jax._differentiation import AlwaysDifferentiated, made_by, operands_here
+from peerax._jax._jaxprs import equation_context, equation_site, is_jaxpr, open_jaxpr, rebind, scan_counts
+from peerax._jax._unentered import enter_if
 
-__all__ = ["AlwaysDifferentiated", "Primitive", "made_by", "mlir", "operands_here"]
+__all__ = [
+    "AlwaysDifferentiated",
+    "Primitive",
+    "enter_if",
+    "equation_context",
+    "equation_site",
+    "is_jaxpr",
+    "made_by",
+    "mlir",
+    "open_jaxpr",
+    "operands_here",
+    "rebind",
+    "scan_counts",
+]
 
 # Errors and equations point at the user's line, not at ours.
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -112,50 +127,9 @@ def zero_tangent(x):
     return ad_util.p2tz(x)
 
 
-# Jaxprs.
-
-
-def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
-    """Return the jaxpr and its constants, of a closed jaxpr as well as of an open one."""
-    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
-
-
-def is_jaxpr(value) -> bool:
-    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
-
-
 @functools.cache
 def user_frame(file: str) -> bool:
     return source_info_util.is_user_filename(file)
-
-
-def equation_site(eqn) -> tuple[str, int] | None:
-    """File and line of the user's code that made an equation."""
-    frame = source_info_util.user_frame(eqn.source_info.traceback)
-    return None if frame is None else (frame.file_name, frame.start_line)
-
-
-@contextlib.contextmanager
-def equation_context(eqn) -> Iterator[None]:
-    """What an equation was traced under: source, name stack, compute type and so on."""
-    name_stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
-    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
-        yield
-
-
-def rebind(eqn, operands: Sequence[Any]) -> list[Any]:
-    """Apply an equation to other operands."""
-    params = eqn.primitive.get_bind_params(eqn.params)
-    result = eqn.primitive.bind(*operands, **params)
-    return list(result) if eqn.primitive.multiple_results else [result]
-
-
-def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
-    """Numbers of constants and of carried values among the operands of a scan."""
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()  # since JAX 0.11
-    return len(consts), len(carry)
 
 
 # Lowering.
@@ -237,6 +211,11 @@ def when_module_is_lowered(action: Callable[[Any], None]) -> None:
         return result
 
     mlir.lower_jaxpr_to_module = lower_jaxpr_to_module
+
+
+def communicates_here(jaxpr) -> bool:
+    """Whether operations of peerax are in a jaxpr that is under manual axes, as this place is."""
+    return bool(manual_axes()) and communication in open_jaxpr(jaxpr)[0].effects
 
 
 def is_block_argument(value) -> bool:

@@ -1,15 +1,33 @@
-"""What keeps an operation differentiated that depends on nothing that is: what the traced function was called with."""
+"""What keeps an operation differentiated or batched that depends on nothing that is.
+
+That is what the traced function was called with; and loops, branches and calls that have such an operation inside are
+entered although they have no operand that is differentiated or batched.
+"""
 
 import functools
 import threading
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
 from jax._src import core, source_info_util
 from jax._src import shard_map as _shard_map
-from jax._src.interpreters import ad, partial_eval
+from jax._src.interpreters import ad, batching, partial_eval
 from jax.extend.core import Primitive
 
-_operands = threading.local()
+
+class _Body(NamedTuple):
+    """What the body of a shard_map is called with, and the tags of the vmaps around it."""
+
+    operands: tuple
+    batches: frozenset
+
+
+_bodies = threading.local()
+
+
+def _innermost_body() -> _Body:
+    return getattr(_bodies, "stack", [_Body((), frozenset())])[-1]
 
 
 def operands_here() -> list[Any]:
@@ -18,15 +36,15 @@ def operands_here() -> list[Any]:
     That is a loop's or branch's or jitted function's own operands: values of an outer jaxpr must not get into a
     function behind its back, since JAX may use the traced function again elsewhere.
     """
-    trace, levels = core.trace_ctx.trace, []
-    while trace is not None and not isinstance(trace, partial_eval.DynamicJaxprTrace):
-        levels.append(trace)
-        trace = getattr(trace, "parent_trace", None)
-    operands = [
-        x
-        for x in getattr(_operands, "stack", [()])[-1]
-        if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)
-    ]
+    body = _innermost_body()
+    *levels, trace = _levels(core.trace_ctx.trace)
+    operands = [x for x in body.operands if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)]
+    for level in levels:
+        if not isinstance(level, batching.BatchTrace):
+            break  # differentiated inside the vmap: jacfwd batches tangents only, and values must not be batched then
+        if level.tag not in body.batches:
+            # A vmap inside the function: of what it was called with, nothing is known here but that it is batched.
+            operands.append(batching.BatchTracer(level, np.zeros(level.axis_data.size, np.float32), 0))
     if trace is not None:
         source = source_info_util.current()
         operands += [
@@ -35,6 +53,14 @@ def operands_here() -> list[Any]:
             if isinstance(v.aval, core.ShapedArray)
         ]
     return operands
+
+
+def _levels(trace: Any) -> Iterator[Any]:
+    """Transformations, from the innermost outwards, up to where a function is traced to a jaxpr or evaluated."""
+    while trace is not None and not isinstance(trace, partial_eval.DynamicJaxprTrace):
+        yield trace
+        trace = getattr(trace, "parent_trace", None)
+    yield trace
 
 
 def made_by(x: Any) -> Primitive | None:
@@ -74,16 +100,17 @@ def _bind_with_operands(bind):
     @functools.wraps(bind)
     def bind_with_trace(self, trace, args, avals, params, /):
         (body,) = params["subfuns"]
+        batches = frozenset(level.tag for level in _levels(trace) if isinstance(level, batching.BatchTrace))
 
         @functools.wraps(body)
         def body_with_operands(*operands):
-            if not hasattr(_operands, "stack"):
-                _operands.stack = [()]
-            _operands.stack.append(operands)
+            if not hasattr(_bodies, "stack"):
+                _bodies.stack = [_innermost_body()]
+            _bodies.stack.append(_Body(operands, batches))
             try:
                 return body(*operands)
             finally:
-                _operands.stack.pop()
+                _bodies.stack.pop()
 
         return bind(self, trace, args, avals, {**params, "subfuns": (body_with_operands,)})
 

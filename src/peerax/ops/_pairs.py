@@ -39,7 +39,9 @@ def find_pairs(equations: Sequence[Any]) -> dict[int, int]:
         if equation.primitive is psend_p:
             sends_behind[equation.outvars[0]] = (i,)
         elif equation.primitive is precv_p:
-            for send in _sends(sends_behind, equation.invars[0]):
+            sends = _sends(sends_behind, equation.invars[0])
+            # Several receives may have had one token. The pair was the first of them, and what is transposed is last.
+            for send in sends[::-1] if equation.params["path"].count("c") % 2 else sends:
                 if send not in pairs and _same_channel(equations[send].params, equation.params):
                     _check_agreement(equations[send].params, equation.params)
                     pairs[send] = i

@@ -45,42 +45,43 @@ def link(token: jax.Array) -> jax.Array:
     To JAX, a receive whose token is constant is a constant: it is not differentiated when the messages it receives are
     (E11 of the design), not batched, and moved out of the loop it stands in. The value stays what it is.
     """
-    return link_p.bind(token, *_jax.operands_here())
+    return link_p.bind(token, *_jax.operands_here(), complete=False)
 
 
 link_p = _jax.AlwaysDifferentiated("peerax_link")
 
 
-def _link_abstract_eval(token, *operands):
+def _link_abstract_eval(token, *operands, complete):
     return token
 
 
-def _link_jvp(primals, tangents):
-    return link_p.bind(*primals), link_p.bind(
-        ad.instantiate_zeros(tangents[0]), *(t for t in tangents[1:] if type(t) is not ad.Zero)
+def _link_jvp(primals, tangents, *, complete):
+    return link_p.bind(*primals, complete=complete), link_p.bind(
+        ad.instantiate_zeros(tangents[0]), *(t for t in tangents[1:] if type(t) is not ad.Zero), complete=complete
     )
 
 
-def _link_transpose(token_bar, token, *operands):
+def _link_transpose(token_bar, token, *operands, complete):
     zeros = [ad.Zero(x.aval.to_ct_aval()) if ad.is_undefined_primal(x) else None for x in operands]
     return [token_bar if ad.is_undefined_primal(token) else None, *zeros]
 
 
-def _link_batching(axis_data, operands, dims):
+def _link_batching(axis_data, operands, dims, *, complete):
     if all(dim is None for dim in dims):
-        return link_p.bind(*operands), None
+        return link_p.bind(*operands, complete=complete), None
     token = batching.bdim_at_front(operands[0], dims[0], axis_data.size)
-    linked = link_p.bind(token, *operands[1:])
+    linked = link_p.bind(token, *operands[1:], complete=complete)
     keep_sent(operands[0], linked)
     return linked, 0
 
 
 link_p.def_abstract_eval(_link_abstract_eval)
-link_p.def_impl(lambda token, *operands: jnp.asarray(token))
+link_p.def_impl(lambda token, *operands, complete: jnp.asarray(token))
 ad.primitive_jvps[link_p] = _link_jvp
 ad.primitive_transposes[link_p] = _link_transpose
 batching.fancy_primitive_batchers[link_p] = _link_batching
-_jax.mlir.register_lowering(link_p, lambda ctx, token, *operands: [token])
+_jax.mlir.register_lowering(link_p, lambda ctx, token, *operands, complete: [token])
+_jax.enter_if(_jax.communicates_here, link_p)
 
 
 def is_token(x: Any) -> bool:

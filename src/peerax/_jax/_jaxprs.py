@@ -1,0 +1,45 @@
+"""Jaxprs and their equations."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jax._src import source_info_util
+
+
+def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
+    """Return the jaxpr and its constants, of a closed jaxpr as well as of an open one."""
+    return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+def is_jaxpr(value) -> bool:
+    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
+
+
+def equation_site(eqn) -> tuple[str, int] | None:
+    """File and line of the user's code that made an equation."""
+    frame = source_info_util.user_frame(eqn.source_info.traceback)
+    return None if frame is None else (frame.file_name, frame.start_line)
+
+
+@contextlib.contextmanager
+def equation_context(eqn) -> Iterator[None]:
+    """What an equation was traced under: source, name stack, compute type and so on."""
+    name_stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
+    with source_info_util.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
+        yield
+
+
+def rebind(eqn, operands: Sequence[Any]) -> list[Any]:
+    """Apply an equation to other operands."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    result = eqn.primitive.bind(*operands, **params)
+    return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """Numbers of constants and of carried values among the operands of a scan."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # since JAX 0.11
+    return len(consts), len(carry)

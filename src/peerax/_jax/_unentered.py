@@ -1,0 +1,146 @@
+"""Loops, branches and calls that JAX would leave as they are while what is inside must be differentiated or batched.
+
+JAX does not enter them when none of their operands is. Here they get one operand more that always is, a mark, and the
+tokens that are made inside depend on it. A loop carries its mark on, so that JAX sees no two steps alike and moves
+nothing out of it that receives another message each time.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax._src import core
+from jax._src.interpreters import ad, batching
+from jax._src.util import weakref_lru_cache
+
+from peerax._jax._differentiation import AlwaysDifferentiated, operands_here
+from peerax._jax._jaxprs import equation_context, is_jaxpr, open_jaxpr, rebind, scan_counts
+
+_CALLS = ("jit", "remat2", "checkpoint", "closed_call", "eval_jaxpr")
+
+
+def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> None:
+    """Enter what has a jaxpr that meets a condition. The tokens made in there are results of link, as is the mark."""
+    rules = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(_CALLS, _call)}
+
+    def wrap(process_primitive: Callable, takes_part: Callable[[Any, Any], bool]) -> Callable:
+        @functools.wraps(process_primitive)
+        def process(self, primitive, operands, params, /):
+            rule = rules.get(primitive.name)
+            if rule is None or not any(condition(jaxpr) for jaxpr in _jaxprs(params)):
+                return process_primitive(self, primitive, operands, params)
+            params = {name: _link_to_all(param, link) for name, param in params.items()}
+            if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in operands):
+                with core.set_current_trace(self):
+                    mark = link.bind(np.zeros(1, np.float32), *operands_here(), complete=True)
+                    if takes_part(self, mark):  # not under a vmap around the shard_map, if that has nothing batched
+                        return rule(link, mark, operands, params)
+            return process_primitive(self, primitive, operands, params)
+
+        return process
+
+    for trace, takes_part in (
+        (ad.JVPTrace, _is_differentiated),
+        (ad.LinearizeTrace, _is_differentiated),
+        (batching.BatchTrace, _is_batched),
+    ):
+        trace.process_primitive = wrap(trace.process_primitive, takes_part)
+
+
+def _link_to_all(param: Any, link: AlwaysDifferentiated) -> Any:
+    """Complete the operands of link in the jaxprs of a parameter: what a function closes over came later than they."""
+    if isinstance(param, (tuple, list)):
+        return type(param)(_link_to_all(x, link) for x in param) if any(map(is_jaxpr, param)) else param
+    return _complete(param, link) if is_jaxpr(param) else param
+
+
+@weakref_lru_cache
+def _complete(jaxpr, link):
+    inner, _ = open_jaxpr(jaxpr)
+    inputs = [v for v in inner.invars if isinstance(v.aval, core.ShapedArray)]
+    eqns = [
+        eqn.replace(invars=[eqn.invars[0], *inputs], params={"complete": True})
+        if eqn.primitive is link and not eqn.params["complete"]
+        else eqn
+        for eqn in inner.eqns
+    ]
+    complete = inner.replace(eqns=eqns)
+    return complete if inner is jaxpr else jaxpr.replace(jaxpr=complete)
+
+
+def _is_differentiated(trace, x) -> bool:
+    return type(trace.to_primal_tangent_pair(x)[1]) is not ad.Zero
+
+
+def _is_batched(trace, x) -> bool:
+    return trace.to_batch_info(x)[1] is not None
+
+
+def _sees_steps_alike(primitive, params: dict[str, Any]) -> bool:
+    return primitive.name == "scan" and scan_counts(params)[0] == len(open_jaxpr(params["jaxpr"])[0].invars)
+
+
+def _jaxprs(params: dict[str, Any]) -> list[Any]:
+    values = (x for param in params.values() for x in (param if isinstance(param, (tuple, list)) else (param,)))
+    return [x for x in values if is_jaxpr(x)]
+
+
+def _evaluate(link: AlwaysDifferentiated, jaxpr, mark, operands: Sequence[Any]) -> list[Any]:
+    """Evaluate a jaxpr; all results of link in it depend on the mark too."""
+    jaxpr, consts = open_jaxpr(jaxpr)
+    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
+
+    def read(atom):
+        return atom.val if isinstance(atom, core.Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        values = [read(v) for v in eqn.invars]
+        with equation_context(eqn):
+            env.update(zip(eqn.outvars, rebind(eqn, [*values, mark] if eqn.primitive is link else values), strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _call(link, mark, operands, params):
+    (jaxpr,) = _jaxprs(params)
+    return _evaluate(link, jaxpr, mark, operands)
+
+
+def _scan(link, mark, operands, params):
+    num_consts, num_carry = scan_counts(params)
+    fixed, carry, xs = operands[:num_consts], operands[num_consts:][:num_carry], operands[num_consts + num_carry :]
+
+    def step(state, x):
+        mark, *carry = state
+        results = _evaluate(link, params["jaxpr"], mark, [*fixed, *carry, *x])
+        return (link.bind(mark, complete=True), *results[:num_carry]), tuple(results[num_carry:])
+
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    (_, *carry), ys = lax.scan(step, (mark, *carry), tuple(xs), **options)
+    return [*carry, *ys]
+
+
+def _while(link, mark, operands, params):
+    in_cond, in_body = params["cond_nconsts"], params["body_nconsts"]
+    for_cond, for_body, carry = operands[:in_cond], operands[in_cond:][:in_body], operands[in_cond + in_body :]
+
+    def again(state):
+        return _evaluate(link, params["cond_jaxpr"], state[0], [*for_cond, *state[1:]])[0]
+
+    def step(state):
+        return (
+            link.bind(state[0], complete=True),
+            *_evaluate(link, params["body_jaxpr"], state[0], [*for_body, *state[1:]]),
+        )
+
+    _, *carry = lax.while_loop(again, step, (mark, *carry))
+    return carry
+
+
+def _cond(link, mark, operands, params):
+    index, *operands = operands  # of lax.platform_dependent too: its index is the number of the platform
+    branches = [
+        lambda mark, *operands, branch=branch: _evaluate(link, branch, mark, operands) for branch in params["branches"]
+    ]
+    return lax.switch(index, branches, mark, *operands)
