@@ -40,6 +40,8 @@ def operands_here() -> list[Any]:
     *levels, trace = _levels(core.trace_ctx.trace)
     operands = [x for x in body.operands if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)]
     for level in levels:
+        operands += getattr(level, _ARGUMENTS, ())
+    for level in levels:
         if not isinstance(level, batching.BatchTrace):
             break  # differentiated inside the vmap: jacfwd batches tangents only, and values must not be batched then
         if level.tag not in body.batches:
@@ -94,6 +96,25 @@ class AlwaysDifferentiated(Primitive):
                 tangent = self.bind(ad.instantiate_zeros(tangents[0]), *operands_here(), **params)
             return ad.LinearizeTracer(trace, result, tangent)
         return super().bind_with_trace(trace, args, avals, params)
+
+
+_ARGUMENTS = "peerax_arguments"
+
+
+def _keep_arguments(new_arg):
+    """Let linear_transpose, which traces in a way of its own, remember what the function is linear in."""
+
+    @functools.wraps(new_arg)
+    def new_arg_kept(self, value):
+        argument = new_arg(self, value)
+        if not argument.is_known():
+            setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
+        return argument
+
+    return new_arg_kept
+
+
+partial_eval.JaxprTrace.new_arg = _keep_arguments(partial_eval.JaxprTrace.new_arg)
 
 
 def _bind_with_operands(bind):
