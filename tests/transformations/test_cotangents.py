@@ -267,6 +267,55 @@ class TestCollectivesOfTheBackwardPass:
         fs = [on_ranks(f, 4, check_vma) for f in (body, permuted)]
         assert_same(*(jax.jit(jax.value_and_grad(f, argnums=(0, 1)))(weights(), rows(4)) for f in fs))
 
+    STAGES = {
+        "plain": lambda w, x: bounded(x @ w),
+        "jit": jax.jit(lambda w, x: bounded(x @ w)),
+        "checkpoint": jax.checkpoint(lambda w, x: bounded(jnp.sin(x @ w))),
+        "layers": lambda w, x: lax.scan(lambda x, k: (bounded(x @ w * k), None), x, jnp.arange(1.0, 3.0))[0],
+        "layers-in-jit": jax.jit(lambda w, x: lax.scan(lambda x, _: (bounded(x @ w), None), x, None, length=2)[0]),
+        "checkpoint-in-jit": jax.jit(jax.checkpoint(lambda w, x: bounded(jnp.cos(x @ w)))),
+        "closure": lambda w, x: jax.jit(lambda x: bounded(x @ w))(x),
+    }
+
+    @CHECK_VMA
+    @pytest.mark.parametrize("stage", STAGES)
+    def test_stages_in_a_loop(self, stage, check_vma):
+        """Each step receives, computes with weights that all ranks share, and sends."""
+        stage = self.STAGES[stage]
+
+        def body(exchange, w, x):
+            def tick(total, k):
+                came = exchange(None, x)
+                y = stage(w, jnp.where(lax.axis_index("x") == 0, x * k, came))
+                exchange(y, None)
+                return total + y, y[0, 0] * w.sum()
+
+            total, ys = lax.scan(tick, x, jnp.arange(1.0, 4.0))
+            return lax.psum((total * total).sum() + ys.sum(), "x")
+
+        def separate(y, x):
+            if x is None:
+                return peerax.psend(y, "x", chain())
+            return peerax.precv(peerax.create_token(), x, "x", chain())
+
+        def permuted(w, x):
+            """All ranks at once, one after another: rank r is right from its own round on."""
+
+            def tick(total, k):
+                came = jnp.zeros_like(x)
+                for _ in range(4):
+                    y = stage(w, jnp.where(lax.axis_index("x") == 0, x * k, came))
+                    came = lax.ppermute(y, "x", chain())
+                return total + y, y[0, 0] * w.sum()
+
+            total, ys = lax.scan(tick, x, jnp.arange(1.0, 4.0))
+            return lax.psum((total * total).sum() + ys.sum(), "x")
+
+        fs = [on_ranks(f, 4, check_vma) for f in (functools.partial(body, separate), permuted)]
+        for argnums in (0, (0, 1)):
+            actual, expected = (jax.jit(jax.value_and_grad(f, argnums))(weights() / 4, rows(4) / 2) for f in fs)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), actual, expected)
+
 
 class TestTraffic:
     """Messages are those of the program and their cotangents, no more."""

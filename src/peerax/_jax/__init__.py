@@ -20,7 +20,16 @@ from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
 from peerax._jax._differentiation import AlwaysDifferentiated, made_by, operands_here
-from peerax._jax._jaxprs import equation_context, equation_site, is_jaxpr, open_jaxpr, rebind, scan_counts
+from peerax._jax._jaxprs import (
+    equation_context,
+    equation_site,
+    is_jaxpr,
+    new_variable,
+    open_jaxpr,
+    rebind,
+    scan_counts,
+    stacked,
+)
 from peerax._jax._unentered import enter_if
 
 __all__ = [
@@ -32,10 +41,12 @@ __all__ = [
     "is_jaxpr",
     "made_by",
     "mlir",
+    "new_variable",
     "open_jaxpr",
     "operands_here",
     "rebind",
     "scan_counts",
+    "stacked",
 ]
 
 # Errors and equations point at the user's line, not at ours.

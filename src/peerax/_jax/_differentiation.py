@@ -40,11 +40,10 @@ def operands_here() -> list[Any]:
     *levels, trace = _levels(core.trace_ctx.trace)
     operands = [x for x in body.operands if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)]
     for level in levels:
+        if isinstance(level, (ad.JVPTrace, ad.LinearizeTrace)):
+            break  # jacfwd batches, and linear_transpose transposes, tangents only; values must not be then
         operands += getattr(level, _ARGUMENTS, ())
-    for level in levels:
-        if not isinstance(level, batching.BatchTrace):
-            break  # differentiated inside the vmap: jacfwd batches tangents only, and values must not be batched then
-        if level.tag not in body.batches:
+        if isinstance(level, batching.BatchTrace) and level.tag not in body.batches:
             # A vmap inside the function: of what it was called with, nothing is known here but that it is batched.
             operands.append(batching.BatchTracer(level, np.zeros(level.axis_data.size, np.float32), 0))
     if trace is not None:
@@ -99,21 +98,39 @@ class AlwaysDifferentiated(Primitive):
 
 
 _ARGUMENTS = "peerax_arguments"
+_linear = threading.local()
+
+
+def _expect_arguments(trace_to_jaxpr):
+    """Let linear_transpose, which traces in a way of its own, remember what the function is linear in."""
+
+    @functools.wraps(trace_to_jaxpr)
+    def trace_and_expect(fun, values, *args, **kwargs):
+        _linear.expected = len(values)
+        try:
+            return trace_to_jaxpr(fun, values, *args, **kwargs)
+        finally:
+            _linear.expected = 0
+
+    return trace_and_expect
 
 
 def _keep_arguments(new_arg):
-    """Let linear_transpose, which traces in a way of its own, remember what the function is linear in."""
+    """The arguments are made first; others of that kind are tangents in the rule of a custom_jvp."""
 
     @functools.wraps(new_arg)
     def new_arg_kept(self, value):
         argument = new_arg(self, value)
-        if not argument.is_known():
-            setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
+        if getattr(_linear, "expected", 0):
+            _linear.expected -= 1
+            if not argument.is_known():
+                setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
         return argument
 
     return new_arg_kept
 
 
+partial_eval.trace_to_jaxpr_nounits = _expect_arguments(partial_eval.trace_to_jaxpr_nounits)
 partial_eval.JaxprTrace.new_arg = _keep_arguments(partial_eval.JaxprTrace.new_arg)
 
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jax._src import source_info_util
+from jax._src import core, source_info_util
 
 
 def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
@@ -28,6 +28,16 @@ def equation_context(eqn) -> Iterator[None]:
     name_stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
     with source_info_util.user_context(eqn.source_info.traceback, name_stack=name_stack), eqn.ctx.manager:
         yield
+
+
+def new_variable(aval) -> Any:
+    """Return a variable for a result of an equation."""
+    return core.Var(aval)
+
+
+def stacked(aval, length: int) -> Any:
+    """Return the type of so many values of a type, one from each step of a scan."""
+    return core.unmapped_aval(length, 0, aval)
 
 
 def rebind(eqn, operands: Sequence[Any]) -> list[Any]:

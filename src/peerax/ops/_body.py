@@ -6,7 +6,6 @@ _on_accelerators. Bodies without peerax's operations are left alone.
 """
 
 import functools
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,50 +15,15 @@ from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
+from peerax.ops._communication import call_of, communicates, communicates_within, has_separate, is_collective
+from peerax.ops._late_sums import Late, Part, in_three, put_sums_last, uses
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._site import as_site, location
-
-# Equations that name axes and yet communicate nothing.
-_SILENT = {
-    "axis_index",
-    "pvary",
-    "pcast",
-    "vary_unreduced_cast",
-    "vary_unreduced_cast_p",
-    "reduced_vary_cast",
-    "preduced",
-}
-
-
-def has_peerax(jaxpr: Any) -> bool:
-    """Return whether psend or precv is anywhere in a jaxpr."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
-    return any(eqn.primitive in (psend_p, precv_p) or any_in_params(eqn.params, has_peerax) for eqn in jaxpr.eqns)
-
-
-def has_separate(jaxpr: Any) -> bool:
-    """Return whether a psend or precv that is not one of a pair is anywhere in a jaxpr."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
-    pairs = find_pairs(jaxpr.eqns)
-    paired = {*pairs.keys(), *pairs.values()}
-    return any(
-        (eqn.primitive in (psend_p, precv_p) and i not in paired) or any_in_params(eqn.params, has_separate)
-        for i, eqn in enumerate(jaxpr.eqns)
-    )
-
-
-def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
-    """Return whether test holds for a jaxpr among the parameters of an equation."""
-    return any(
-        test(value)
-        for param in params.values()
-        for value in (param if isinstance(param, (tuple, list)) else (param,))
-        if _jax.is_jaxpr(value)
-    )
+from peerax.ops._token import link_p
 
 
 def shard_map_again(body, params: dict[str, Any], in_specs: Sequence[Any] = (), out_specs: Sequence[Any] = ()) -> Any:
@@ -82,6 +46,7 @@ class Body:
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
         self.pair_count = 0
+        self._put_off: list[Callable[[Any], Any]] = []  # what is left to do at the end, handle by handle
 
     def send(self, eqn, handle, token, values, pair=-1):
         """Return the handle after a psend of values that is separate, or the first half of a pair with that number.
@@ -106,7 +71,22 @@ class Body:
         """Return values, each of them available only when all are."""
         raise NotImplementedError
 
-    def run(self, jaxpr, consts, handle, operands):
+    def run_body(self, jaxpr, consts, handle, operands):
+        """Evaluate a whole body; return the handle and the results."""
+        if not has_separate(jaxpr):  # all ranks come by each collective at the same place
+            return self.run(jaxpr, consts, handle, operands)
+        jaxpr, late = put_sums_last(jaxpr)
+        put_off: list[Callable] = []
+        handle, results = self.run(jaxpr, consts, handle, operands, late, put_off)
+        for step in put_off:
+            handle = step(handle)
+        return handle, [_now(x) for x in results]
+
+    def run(self, jaxpr, consts, handle, operands, late=(), put_off=None):
+        """Evaluate a part of a body; return the handle and the results.
+
+        The equations at late, and what needs their results, are put off: what they do is added to a list.
+        """
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
         pairs = find_pairs(jaxpr.eqns)
         split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
@@ -116,7 +96,7 @@ class Body:
             return atom.val if isinstance(atom, _jax.Literal) else env[atom]
 
         for i, eqn in enumerate(jaxpr.eqns):
-            values = [read(v) for v in eqn.invars]
+            values = [read(v) for v in uses(eqn)]
             with _jax.equation_context(eqn):
                 if i in pairs and pairs[i] in split:
                     # Something that may wait stands between the halves: this one must not.
@@ -131,6 +111,9 @@ class Body:
                     results = [_token_after(eqn, values[0])]
                 elif i in received:
                     results = received.pop(i)
+                elif i in late or any(isinstance(x, Late) for x in values):
+                    results = [Late() for _ in eqn.outvars]
+                    put_off.append(functools.partial(self._late_step, eqn, values, results))
                 else:
                     handle, results = self._step(eqn, handle, values)
             env.update(zip(eqn.outvars, results, strict=True))
@@ -141,14 +124,16 @@ class Body:
             return self.send(eqn, handle, values[0], values[1:]), [_token_after(eqn, values[0])]
         if eqn.primitive is precv_p:
             return self.receive(eqn, handle, values[0])
-        if _is_collective(eqn):
+        if is_collective(eqn):
             return self.collective(eqn, handle, values)
         if eqn.primitive is order_p:
             return handle, self.order(*values)
+        if eqn.primitive is link_p:
+            return handle, values
         if eqn.primitive.name == "pvary":
             # Inside what is put in place of a call, a value may vary already.
             return handle, [_jax.make_varying(x, tuple(eqn.params["axes"])) for x in values]
-        if not any_in_params(eqn.params, _communicates):
+        if not communicates_within(eqn) and not isinstance(eqn.params.get("jaxpr"), Part):
             return handle, _jax.rebind(eqn, values)
         rule = {
             "scan": self._scan,
@@ -159,30 +144,26 @@ class Body:
         }.get(eqn.primitive.name, self._inline)
         return rule(eqn, handle, values)
 
+    def _late_step(self, eqn, values, results, handle):
+        with _jax.equation_context(eqn):
+            handle, done = self._step(eqn, handle, [_now(x) for x in values])
+        for result, value in zip(results, done, strict=True):
+            result.value = value
+        return handle
+
     # Control flow.
 
     def _scan(self, eqn, handle, values):
         jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
-        num_consts, num_carry = _jax.scan_counts(eqn.params)
-        fixed, carry, xs = (
-            values[:num_consts],
-            values[num_consts : num_consts + num_carry],
-            values[num_consts + num_carry :],
-        )
+        fixed, carry, xs = in_three(values, *_jax.scan_counts(eqn.params))
 
         def step(state, x):
             handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x])
-            return (handle, *results[:num_carry]), tuple(results[num_carry:])
+            return (handle, *results[: len(carry)]), tuple(results[len(carry) :])
 
-        (handle, *carry), ys = lax.scan(
-            step,
-            (handle, *carry),
-            tuple(xs),
-            length=eqn.params["length"],
-            reverse=eqn.params["reverse"],
-            unroll=eqn.params["unroll"],
-        )
-        return handle, [*carry, *ys]
+        options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+        (handle, *carried), ys = lax.scan(step, (handle, *carry), tuple(xs), **options)
+        return handle, [*carried, *ys]
 
     def _while(self, eqn, handle, values):
         params = eqn.params
@@ -202,7 +183,7 @@ class Body:
                 results = [_select(again, new, old) for new, old in zip(results, carry, strict=True)]
             return handle, results
 
-        if not _communicates(cond):
+        if not any(map(communicates, cond.eqns)):
 
             def step(state):
                 handle, results = advance(state[0], test(state[0], state[1:])[1], state[1:])
@@ -248,12 +229,9 @@ class Body:
         return self.run(solve, consts, handle, [*values[before : before + lengths.solve], *b])
 
     def _inline(self, eqn, handle, values):
-        """A call: jit, checkpoint, custom_jvp and so on, whose function is its only jaxpr."""
-        for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-            if name in eqn.params:
-                jaxpr, consts = _jax.open_jaxpr(eqn.params[name])
-                if len(jaxpr.invars) == len(values) and len(jaxpr.outvars) == len(eqn.outvars):
-                    return self.run(jaxpr, consts, handle, values)
+        jaxpr = call_of(eqn)
+        if jaxpr is not None:
+            return self.run(*_jax.open_jaxpr(jaxpr), handle, values)
         raise PeeraxError.of(
             "PX107",
             f"psend, precv or a collective inside {eqn.primitive.name} is not supported",
@@ -277,37 +255,19 @@ def _separates(equations, send: int, pairs: dict[int, int]) -> bool:
     """Whether a separate operation, or a loop, branch or call that communicates, stands between a pair's halves."""
     paired = {*pairs, *pairs.values()}
     return any(
-        (eqn.primitive in (psend_p, precv_p) and i not in paired) or any_in_params(eqn.params, _communicates)
+        (eqn.primitive in (psend_p, precv_p) and i not in paired) or communicates_within(eqn)
         for i, eqn in enumerate(equations[send : pairs[send]], send)
     )
-
-
-def _communicates(jaxpr) -> bool:
-    """Whether equations below here have a place in the order."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
-    return any(
-        eqn.primitive in (psend_p, precv_p) or _is_collective(eqn) or any_in_params(eqn.params, _communicates)
-        for eqn in jaxpr.eqns
-    )
-
-
-def _is_collective(eqn) -> bool:
-    if eqn.primitive in (psend_p, precv_p) or eqn.primitive.name in _SILENT:
-        return False
-    return bool(axes_of(eqn)) and ("axes" in eqn.params or "axis_name" in eqn.params)
-
-
-def axes_of(eqn) -> tuple:
-    """The axis names of one of JAX's collectives."""
-    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
-    axes = axes if isinstance(axes, (tuple, list)) else (axes,)
-    return tuple(axis for axis in axes if not isinstance(axis, numbers.Integral))
 
 
 def site_of(eqn) -> str:
     """The user's line that an equation comes from."""
     found = _jax.equation_site(eqn)
     return "<unknown>:0" if found is None else as_site(*found)
+
+
+def _now(x):
+    return x.value if isinstance(x, Late) else x
 
 
 def _select(chosen, new, old):

@@ -6,7 +6,8 @@ JAX's own collectives are joined by all members together, or by none.
 from typing import Any
 
 from peerax import _jax
-from peerax.ops._body import Body, axes_of, site_of
+from peerax.ops._body import Body, site_of
+from peerax.ops._communication import axes_of
 from peerax.ops._leaves import carrier_dtype, is_plain, type_name
 from peerax.ops._order import order_p
 from peerax.ops._per_device import bind_around_others, bind_per_device

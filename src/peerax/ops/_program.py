@@ -8,7 +8,7 @@ only be done when the whole program is lowered.
 from typing import Any
 
 from peerax import _jax
-from peerax.ops._body import any_in_params, has_peerax
+from peerax.ops._communication import any_in_params, has_peerax
 
 
 def tie_shard_maps(module: Any) -> None:

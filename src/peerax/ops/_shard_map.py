@@ -7,7 +7,8 @@ from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._body import any_in_params, has_peerax, has_separate, shard_map_again
+from peerax.ops._body import shard_map_again
+from peerax.ops._communication import any_in_params, has_peerax, has_separate
 from peerax.ops._leaves import is_plain
 from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
 from peerax.ops._on_cpu import OnCpu
@@ -36,7 +37,7 @@ def _lower_on_cpu(original, ctx, *operands, **params):
         passes = not automatic_axes()
         waits_for = filter(is_plain, xs) if passes else ()
         (handle,) = bind_per_device(begin_p, before, *waits_for, size=ranks.size, devices=devices)
-        handle, results = OnCpu(ranks).run(jaxpr, consts, handle, xs)
+        handle, results = OnCpu(ranks).run_body(jaxpr, consts, handle, xs)
         if passes:
             return bind_around_others(end_p, handle, results)
         return [*bind_per_device(end_p, handle), *results]
@@ -58,7 +59,7 @@ def _lower_on_accelerator(make_body, original, ctx, *operands, **params):
 
     def body(*xs):
         handle = order_handle() if has_separate(jaxpr) else ()
-        return walk.run(jaxpr, consts, handle, xs)[1]
+        return walk.run_body(jaxpr, consts, handle, xs)[1]
 
     return _jax.inside_lowering(shard_map_again(body, params), ctx, operands)
 

@@ -1,0 +1,174 @@
+"""Sums of cotangents that can wait for the end of a body.
+
+Where types track what differs by rank (check_vma), JAX adds up the cotangents of what all ranks share as soon as it has
+them: with separate operations, after a rank has received a cotangent, and before it sends the next one, which another
+rank needs to get to the same sum. But no message depends on these sums. Behind all other communication of the body they
+keep their order and their values, and nothing waits for anything that it did not wait for before: all of that was
+reached in the same order with sums in between.
+
+A scan with sums in its steps becomes two, and the second one, of the sums and what depends on them, can wait. It is an
+equation with a Part as its jaxpr.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from peerax import _jax
+from peerax.ops._communication import call_of, communicates
+from peerax.ops._token import link_p
+
+
+class Late:
+    """A result that is there when the body is finished."""
+
+    value: Any = None
+
+
+class Part(NamedTuple):
+    """Some equations of a jaxpr, as a jaxpr."""
+
+    constvars: Sequence[Any]
+    invars: Sequence[Any]
+    eqns: Sequence[Any]
+    outvars: Sequence[Any]
+
+    @classmethod
+    def of(cls, jaxpr) -> "Part":
+        return cls(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars)
+
+
+def uses(eqn) -> Sequence[Any]:
+    """What an equation depends on when it is lowered; a link is its token then."""
+    return eqn.invars[:1] if eqn.primitive is link_p else eqn.invars
+
+
+def put_sums_last(jaxpr) -> tuple[Part, set[int]]:
+    """Return an equivalent of a body, and the positions in it of sums that can wait for its end."""
+    part, whole_scans = _expose_sums(Part.of(jaxpr))
+    while True:
+        late = _late(part)
+        in_the_way = [eqn for i, eqn in enumerate(part.eqns) if _is_scan_of_sums(eqn) and i not in late]
+        if not in_the_way:
+            return part, late
+        # Other communication depends on its sums, so they stay where they are.
+        part = part._replace(eqns=_join(part.eqns, in_the_way[-1], whole_scans))
+
+
+def _late(part: Part) -> set[int]:
+    """The positions of sums that no communication behind them depends on."""
+    needed: set[Any] = set()
+    late = set()
+    for i, eqn in reversed([*enumerate(part.eqns)]):
+        wanted = any(v in needed for v in eqn.outvars)
+        if _is_sum(eqn) and not wanted:
+            late.add(i)
+        elif wanted or communicates(eqn):
+            needed.update(v for v in uses(eqn) if not _is_literal(v))
+    return late
+
+
+def _is_sum(eqn) -> bool:
+    return eqn.primitive.name == "psum_invariant" or _is_scan_of_sums(eqn)
+
+
+def _is_scan_of_sums(eqn) -> bool:
+    return eqn.params.get("of_sums", False)
+
+
+def _join(equations: Sequence[Any], second: Any, whole_scans: list[tuple[Any, Any, Any]]) -> list[Any]:
+    """Put a scan back together."""
+    ((first, whole),) = [(first, whole) for first, other, whole in whole_scans if other is second]
+    return [whole if eqn is first else eqn for eqn in equations if eqn is not second]
+
+
+def _expose_sums(part: Part) -> tuple[Part, list[tuple[Any, Any, Any]]]:
+    """Inline calls that have sums inside, and split scans that have.
+
+    Return what comes of it, and for each scan its first part, its second part and itself.
+    """
+    renamed: dict[Any, Any] = {}
+    equations: list[Any] = []
+    whole_scans = []
+    for eqn in part.eqns:
+        eqn = eqn.replace(invars=[_renamed(v, renamed) for v in eqn.invars])
+        jaxpr, consts = _jax.open_jaxpr(call_of(eqn))
+        if eqn.primitive.name == "scan" and (parts := _split_scan(eqn)) is not None:
+            equations += parts
+            whole_scans.append((*parts, eqn))
+        elif jaxpr is None or consts or not any(map(_is_sum, (body := _expose_sums(Part.of(jaxpr))[0]).eqns)):
+            equations.append(eqn)
+        else:
+            inside = dict(zip(body.invars, eqn.invars, strict=True))
+            for step in body.eqns:
+                results = [_jax.new_variable(v.aval) for v in step.outvars]
+                equations.append(step.replace(invars=[_renamed(v, inside) for v in step.invars], outvars=results))
+                inside.update(zip(step.outvars, results, strict=True))
+            renamed.update(zip(eqn.outvars, (_renamed(v, inside) for v in body.outvars), strict=True))
+    return part._replace(eqns=equations, outvars=[_renamed(v, renamed) for v in part.outvars]), whole_scans
+
+
+def _split_scan(eqn) -> tuple[Any, Any] | None:
+    """Return a scan without sums, and one of the sums and what depends on them; None if other communication does."""
+    jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
+    body, _ = _expose_sums(Part.of(jaxpr))
+    if consts or not any(map(_is_sum, body.eqns)):
+        return None
+    num_consts, num_carry = _jax.scan_counts(eqn.params)
+    fixed, carries, xs = in_three(body.invars, num_consts, num_carry)
+    late = _depend_on_sums(body, carries)
+    second = [step for step in body.eqns if _is_sum(step) or any(_in(v, late) for v in uses(step))]
+    if any(communicates(step) and not _is_sum(step) for step in second):
+        return None
+    first = [step for step in body.eqns if not any(step is other for other in second)]
+    is_late = [v in late for v in carries] + [_in(v, late) for v in body.outvars[num_carry:]]
+    # What the second needs of the first, in every step.
+    used = [*(v for step in second for v in uses(step)), *_those(body.outvars, is_late)]
+    made = {*_those(carries, is_late[:num_carry], False), *(v for step in first for v in step.outvars)}
+    passed = [v for v in dict.fromkeys(v for v in used if not _is_literal(v)) if v in made]
+    stacked = [_jax.new_variable(_jax.stacked(v.aval, eqn.params["length"])) for v in passed]
+    operands_fixed, init, operands_xs = in_three(eqn.invars, num_consts, num_carry)
+
+    def scan(steps, mine: bool, more_xs, more_operands, more_outs, more_results):
+        chosen = is_late[:num_carry]
+        params = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+        params |= {"num_consts": num_consts, "num_carry": chosen.count(mine), "of_sums": mine}
+        body_in = [*fixed, *_those(carries, chosen, mine), *xs, *more_xs]
+        params["jaxpr"] = Part((), body_in, steps, [*_those(body.outvars, is_late, mine), *more_outs])
+        invars = [*operands_fixed, *_those(init, chosen, mine), *operands_xs, *more_operands]
+        return eqn.replace(invars=invars, outvars=[*_those(eqn.outvars, is_late, mine), *more_results], params=params)
+
+    return scan(first, False, (), (), passed, stacked), scan(second, True, passed, stacked, (), ())
+
+
+def _depend_on_sums(body: Part, carries: Sequence[Any]) -> set[Any]:
+    """What depends on sums of its own or of an earlier step."""
+    late: set[Any] = set()
+    count = -1
+    while count != len(late):
+        count = len(late)
+        for step in body.eqns:
+            if _is_sum(step) or any(_in(v, late) for v in uses(step)):
+                late.update(step.outvars)
+        late.update(before for before, after in zip(carries, body.outvars, strict=False) if _in(after, late))
+    return late
+
+
+def in_three(values: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the first so many values, so many after them, and the rest."""
+    return [*values[:first]], [*values[first : first + second]], [*values[first + second :]]
+
+
+def _those(values: Sequence[Any], flags: Sequence[bool], wanted: bool = True) -> list[Any]:
+    return [x for x, flag in zip(values, flags, strict=True) if flag == wanted]
+
+
+def _renamed(atom, names: dict[Any, Any]) -> Any:
+    return atom if _is_literal(atom) else names.get(atom, atom)
+
+
+def _is_literal(atom) -> bool:
+    return isinstance(atom, _jax.Literal)
+
+
+def _in(atom, variables: set[Any]) -> bool:
+    return not _is_literal(atom) and atom in variables
