@@ -107,7 +107,7 @@ _ALL = (
     Code(
         "PX214",
         "receive not linked to what is differentiated",
-        "order the receive's token after what is differentiated: token = peerax.order(token, w)[0]",
+        "put both ends of the message into the function that is differentiated",
     ),
     Code(
         "PX301",
