@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import peerax
@@ -129,6 +129,59 @@ def test_transformed_equals_jit(body):
     grad = jax.grad(lambda x: (program(x) ** 2).sum())
     for transformed in (grad, lambda x: jax.vmap(program)(jnp.stack([x, 2 * x]))):
         np.testing.assert_allclose(transformed(X), jax.jit(transformed)(X), rtol=1e-6)
+
+
+class TestCompilation:
+    @pytest.fixture
+    def compiled(self):
+        """The names of what is compiled from here on."""
+        names = []
+
+        def listen(event, duration_s, **kwargs):
+            if event == "/jax/core/compile/backend_compile_duration":
+                names.append(kwargs.get("fun_name", ""))
+
+        jax.monitoring.register_event_duration_secs_listener(listen)
+        yield names
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+    @staticmethod
+    def program(factor, offset=0.0, mesh=None):
+        """A function of its own in every call, as in a script with a loop around a shard_map."""
+
+        def body(x):
+            return pair(x * factor, "x", ring(4)) + offset
+
+        return jax.shard_map(body, mesh=mesh or line(4), in_specs=P("x"), out_specs=P("x"))
+
+    def test_once_for_the_same_program(self, compiled):
+        expected = self.program(3.0)(X)
+        del compiled[:]
+        for _ in range(3):
+            assert_same_bits(self.program(3.0)(X), expected)
+        assert compiled.count("jit(call)") == 0, compiled
+
+    def test_again_for_another_one(self, compiled):
+        other_devices = Mesh(np.array(jax.devices()[4:8]), ("x",))
+        programs = [self.program(5.0), self.program(5.0, 1.0), self.program(5.0, mesh=other_devices)]
+        results = [np.asarray(program(X)) for program in programs]
+        assert compiled.count("jit(call)") == len(programs), compiled
+        first = np.roll(np.asarray(X) * 5, 2)
+        for result, expected in zip(results, [first, first + 1, first], strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+    def test_callbacks_are_those_of_the_call(self):
+        for count in range(3):
+            seen = []
+
+            def body(x, seen=seen, count=count):
+                x = pair(x, "x", ring(4))
+                jax.debug.callback(lambda: seen.append(count))
+                return x
+
+            jax.block_until_ready(jax.shard_map(body, mesh=line(4), in_specs=P("x"), out_specs=P("x"))(X))
+            jax.effects_barrier()
+            assert seen == [count] * 4
 
 
 class TestErrors:

@@ -77,26 +77,20 @@ def custom_vjp(step, w, x):
     return f(w, f(w, x))
 
 
-def custom_jvp(step, w, x):
+def custom_jvp(exchange, step, w, x):
+    """A rule of the user's, which communicates itself."""
     f = jax.custom_jvp(step)
 
     @f.defjvp
     def rule(primals, tangents):
         (w, x), (w_dot, x_dot) = primals, tangents
-        return step(w, x), pair(x_dot, "x", [(0, 2), (1, 0)]) + x @ w_dot
+        return step(w, x), exchange(x_dot, "x", [(0, 2), (1, 0)]) + x @ w_dot
 
     return f(w, f(w, x))
 
 
-def custom_jvp_permuted(step, w, x):
-    f = jax.custom_jvp(step)
-
-    @f.defjvp
-    def rule(primals, tangents):
-        (w, x), (w_dot, x_dot) = primals, tangents
-        return step(w, x), lax.ppermute(x_dot, "x", [(0, 2), (1, 0)]) + x @ w_dot
-
-    return f(w, f(w, x))
+custom_jvp_with_pair = functools.partial(custom_jvp, pair)
+custom_jvp_permuted = functools.partial(custom_jvp, lax.ppermute)
 
 
 def linear_solve(halo, step, w, x):

@@ -74,7 +74,7 @@ TABLE = {
     "switch": Row(transforms.grad, SOME, "", around.switch),
     "nested-jit": Row(transforms.grad, SOME, "jit", around.nested_jit),
     "custom-vjp": Row(transforms.grad, SOME, "", around.custom_vjp),
-    "custom-jvp": Row(transforms.grad, SOME, "", around.custom_jvp, around.custom_jvp_permuted),
+    "custom-jvp": Row(transforms.grad, SOME, "", around.custom_jvp_with_pair, around.custom_jvp_permuted),
     "solve-pair": Row(transforms.grad, FEW, "", around.solve_with_pair, around.solve_permuted),
     "solve-pair-jvp": Row(transforms.jvp, ("ring-pair",), "", around.solve_with_pair, around.solve_permuted),
     "solve-separate": Row(

@@ -20,6 +20,7 @@ from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
 from peerax._jax._differentiation import AlwaysDifferentiated, made_by, operands_here
+from peerax._jax._eager import compile_eager_shard_map_if
 from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
@@ -35,6 +36,7 @@ from peerax._jax._unentered import enter_if
 __all__ = [
     "AlwaysDifferentiated",
     "Primitive",
+    "compile_eager_shard_map_if",
     "enter_if",
     "equation_context",
     "equation_site",
@@ -248,51 +250,6 @@ def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> No
 def shard_map_axes(params: dict[str, Any]) -> frozenset:
     """The axes that a shard_map equation makes manual."""
     return frozenset(params["newly_manual_axes"])
-
-
-# Eager evaluation of shard_map.
-
-
-class NeedsWholeProgram(BaseException):
-    """Unwinds an eager shard_map. Not an Exception: user code must not catch it."""
-
-
-def compile_eager_shard_map_if(needs_whole_program: Callable[[Primitive, dict[str, Any]], bool]) -> None:
-    """Compile an eager shard_map as a whole when it meets an equation that says so.
-
-    Otherwise JAX evaluates it one primitive at a time, each an execution of its own.
-    """
-    evaluate_call = core.EvalTrace.process_shard_map
-    evaluate_primitive = ShardMapTrace.process_primitive
-
-    @functools.wraps(evaluate_primitive)
-    def process_primitive(self, primitive, tracers, params, /):
-        if needs_whole_program(primitive, params):
-            raise NeedsWholeProgram
-        return evaluate_primitive(self, primitive, tracers, params)
-
-    @functools.wraps(evaluate_call)
-    def process_shard_map(trace, primitive, fun, args, **params):
-        try:
-            return evaluate_call(trace, primitive, fun, args, **params)
-        except NeedsWholeProgram:
-            return _compile_call(primitive, fun, args, params)
-
-    ShardMapTrace.process_primitive = process_primitive
-    core.EvalTrace.process_shard_map = process_shard_map
-
-
-def _compile_call(primitive, fun, args, params):
-    trees = []
-
-    def call(*operands):
-        results = primitive.bind(*operands, subfuns=(fun,), **params)  # JAX's FlatTree
-        trees.append(results.update([None] * len(results)))  # its form only: no tracer may outlive the call
-        return list(results)
-
-    with eval_context(), jax.disable_jit(False):
-        results = jax.jit(call)(*args)
-    return trees[0].update(results)
 
 
 # Compilation for devices that are not there.

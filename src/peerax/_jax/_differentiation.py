@@ -64,11 +64,11 @@ def _levels(trace: Any) -> Iterator[Any]:
     yield trace
 
 
-def made_by(x: Any) -> Primitive | None:
-    """The primitive whose result a value is, if it was traced in the innermost jaxpr."""
+def made_by(x: Any) -> str:
+    """The name of the primitive whose result a value is, if it was traced in the innermost jaxpr, or ""."""
     if isinstance(x, partial_eval.DynamicJaxprTracer) and x._trace is core.trace_ctx.trace and x.parent is not None:
-        return x.parent.primitive
-    return None
+        return x.parent.primitive.name
+    return ""
 
 
 class AlwaysDifferentiated(Primitive):

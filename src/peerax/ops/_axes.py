@@ -26,7 +26,7 @@ def check_axes(axis_name: Any, name: str, site: str) -> tuple[tuple, int]:
     axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     sizes = _jax.axis_sizes()
     mesh = jax.sharding.get_abstract_mesh()
-    manual = () if mesh.empty else tuple(mesh.manual_axes)
+    manual = _jax.manual_axes()
     for axis in axes:
         if not isinstance(axis, Hashable):
             raise PeeraxError.of("PX101", f"{name} over {axis!r}, which is no axis name", locations=(location(site),))

@@ -107,6 +107,17 @@ def carrier_dtype(dtype) -> np.dtype | None:
     return None
 
 
+def to_carrier(x):
+    """The array in which x, which is no key array, crosses to the transport."""
+    dtype = carrier_dtype(x.dtype)
+    return x if dtype is None else x.astype(dtype)
+
+
+def from_carrier(y, dtype):
+    """Undo to_carrier for an array of that dtype."""
+    return y if y.dtype == dtype else y.astype(dtype)
+
+
 def _is_known(dtype) -> bool:
     """Whether arrays of that dtype can be computed with; XLA:CPU has no code for floats of six bits."""
     number = jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)

@@ -5,7 +5,6 @@ separate operation is a StableHLO send or recv on GPUs. In a body that has one, 
 optimization barriers. TPUs have nothing for a separate operation.
 """
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -13,7 +12,6 @@ from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._body import Body
 from peerax.ops._site import location
-from peerax.ops._transport import accelerator_receive_p, accelerator_send_p
 
 
 class OnAccelerator(Body):
@@ -85,4 +83,37 @@ class OnTpu(OnAccelerator):
 
 def order_handle():
     """The first handle of a body whose communication is ordered."""
-    return jax.lax.full((), 0, jnp.float32)
+    return lax.full((), 0, jnp.float32)
+
+
+# The separate operations of GPUs.
+
+
+def _accelerator_handle_aval(handle):
+    return _jax.local_aval(handle.shape, handle.dtype, frozenset())
+
+
+accelerator_send_p = _jax.Primitive("peerax_accelerator_send")
+accelerator_send_p.def_effectful_abstract_eval(
+    lambda handle, x, *, pairs: (_accelerator_handle_aval(handle), {_jax.communication})
+)
+accelerator_receive_p = _jax.Primitive("peerax_accelerator_receive")
+accelerator_receive_p.multiple_results = True
+accelerator_receive_p.def_effectful_abstract_eval(
+    lambda handle, *, shape, dtype, varying, pairs: (
+        [_accelerator_handle_aval(handle), _jax.local_aval(shape, dtype, varying)],
+        {_jax.communication},
+    )
+)
+
+
+def _accelerator_send_lowering(ctx, handle, x, *, pairs):
+    return [_jax.emit_send(ctx, handle, x, pairs)]
+
+
+def _accelerator_receive_lowering(ctx, handle, *, pairs, **type_):
+    return _jax.emit_receive(ctx, handle, ctx.avals_out[1], pairs)
+
+
+_jax.mlir.register_lowering(accelerator_send_p, _accelerator_send_lowering)
+_jax.mlir.register_lowering(accelerator_receive_p, _accelerator_receive_lowering)

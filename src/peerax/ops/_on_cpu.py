@@ -8,7 +8,7 @@ from typing import Any
 from peerax import _jax
 from peerax.ops._body import Body, site_of
 from peerax.ops._communication import axes_of
-from peerax.ops._leaves import carrier_dtype, is_plain, type_name
+from peerax.ops._leaves import carrier_dtype, from_carrier, is_plain, to_carrier, type_name
 from peerax.ops._order import order_p
 from peerax.ops._per_device import bind_around_others, bind_per_device
 from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
@@ -21,7 +21,7 @@ class OnCpu(Body):
 
     def send(self, eqn, handle, token, values, pair=-1):
         operation = self._operation("send", "psend", eqn.params, pair=pair)
-        (handle,) = bind_per_device(send_p, handle, *map(_carry, values), token, operation=operation)
+        (handle,) = bind_per_device(send_p, handle, *map(to_carrier, values), token, operation=operation)
         return handle
 
     def receive(self, eqn, handle, token, pair=-1):
@@ -31,7 +31,7 @@ class OnCpu(Body):
         handle, *results = bind_per_device(
             receive_p, handle, token, operation=operation, shapes=carried, varying=_varying(eqn)
         )
-        return handle, [_uncarry(y, dtype) for y, (_, dtype) in zip(results, shapes, strict=True)]
+        return handle, [from_carrier(y, dtype) for y, (_, dtype) in zip(results, shapes, strict=True)]
 
     def exchange(self, send, receive, handle, token, values):
         operation = self._operation("exchange", "psend", send.params, receive_site=receive.params["site"])
@@ -82,19 +82,10 @@ class OnCpu(Body):
 
     def _exchange(self, operation, receive, handle, values, *after):
         handle, *results = bind_per_device(
-            exchange_p, handle, *map(_carry, values), *after, operation=operation, varying=_varying(receive)
+            exchange_p, handle, *map(to_carrier, values), *after, operation=operation, varying=_varying(receive)
         )
-        return handle, [_uncarry(y, x.dtype) for y, x in zip(results, values, strict=True)]
+        return handle, [from_carrier(y, x.dtype) for y, x in zip(results, values, strict=True)]
 
 
 def _varying(eqn) -> tuple[frozenset, ...]:
     return tuple(_jax.varying(v.aval) for v in eqn.outvars)
-
-
-def _carry(x):
-    dtype = carrier_dtype(x.dtype)
-    return x if dtype is None else x.astype(dtype)
-
-
-def _uncarry(y, dtype):
-    return y if y.dtype == dtype else y.astype(dtype)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 
 from peerax import _jax
-from peerax.ops._leaves import carrier_dtype, is_differentiable, key_impl
+from peerax.ops._leaves import from_carrier, is_differentiable, key_impl, to_carrier
 from peerax.ops._token import is_token
 from peerax.ops._transport import order_plain_p
 from peerax.ops._vmapped_axis import keep_sent
@@ -95,14 +95,13 @@ def _to_plain(x):
     """The array that the transport can hold: key data for keys, a byte for narrower integers."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(x)
-    dtype = carrier_dtype(x.dtype)
-    return x if dtype is None else x.astype(dtype)
+    return to_carrier(x)
 
 
 def _from_plain(y, x):
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(y, impl=key_impl(x.dtype))
-    return y if y.dtype == x.dtype else y.astype(x.dtype)
+    return from_carrier(y, x.dtype)
 
 
 def _order_lowering(ctx, *operands):

@@ -8,9 +8,10 @@ from jax.interpreters import ad, batching
 from peerax import _jax
 from peerax.ops._axes import check_axes
 from peerax.ops._leaves import batched_type, from_leaf, is_differentiable, plain_shape
+from peerax.ops._paths import cotangent_path, tangent_path
+from peerax.ops._platforms import refuse_platforms
 from peerax.ops._site import location, user_site
 from peerax.ops._token import check_tag, check_token, link
-from peerax.ops._transformations import cotangent_path, refuse_platforms, tangent_path
 from peerax.ops._vmapped_axis import receive_along_batch
 from peerax.perm import check_perm, inverse
 

@@ -8,10 +8,11 @@ from jax.interpreters import ad, batching
 from peerax import _jax
 from peerax.ops._axes import check_axes
 from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
+from peerax.ops._paths import cotangent_path, tangent_path
+from peerax.ops._platforms import refuse_platforms
 from peerax.ops._precv import precv_p
 from peerax.ops._site import location, user_site
-from peerax.ops._token import check_tag, check_token, fresh_token, link, made_by_operations
-from peerax.ops._transformations import cotangent_path, refuse_platforms, tangent_path
+from peerax.ops._token import check_tag, check_token, fresh_token, link
 from peerax.ops._vmapped_axis import send_along_batch
 from peerax.perm import check_perm, inverse
 
@@ -107,7 +108,6 @@ def _psend_batching(axis_data, operands, dims, *, types, **params):
     return psend_p.bind(*operands, types=types, **params), 0
 
 
-made_by_operations.append(psend_p)
 psend_p.def_effectful_abstract_eval(_psend_abstract_eval)
 ad.primitive_jvps[psend_p] = _psend_jvp
 ad.primitive_transposes[psend_p] = _psend_transpose

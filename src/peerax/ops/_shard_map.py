@@ -17,6 +17,7 @@ from peerax.ops._precv import precv_p
 from peerax.ops._program import communicates, tie_shard_maps
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
+from peerax.ops._token import link_p
 from peerax.ops._transport import HANDLE_DTYPE, HANDLE_SHAPE, begin_p, end_p
 from peerax.runtime import exclusive_run, load, take_failure
 
@@ -69,8 +70,8 @@ def _ranks(mesh) -> Ranks:
 
 
 def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> bool:
-    """An operation whose other end comes later cannot be run by itself."""
-    return primitive in (psend_p, precv_p) or any_in_params(params, has_peerax)
+    """An operation whose other end comes later cannot be run by itself; and its token comes first."""
+    return primitive in (psend_p, precv_p, link_p) or any_in_params(params, has_peerax)
 
 
 _jax.override_shard_map_lowering(_lower_on_cpu, platform="cpu")

@@ -89,14 +89,13 @@ def is_token(x: Any) -> bool:
     return getattr(x, "shape", None) == TOKEN_SHAPE and getattr(x, "dtype", None) == TOKEN_DTYPE
 
 
-# Whose results are linked already; psend and order put themselves here.
-made_by_operations: list = []
+_LINKED = ("peerax_link", "peerax_psend")  # whose results are linked already
 
 
 def check_token(token: Any, name: str, site: str) -> jax.Array:
     """Return token, linked if it may come from outside, or raise PX108."""
     if is_token(token):
-        return token if _jax.made_by(token) in (link_p, *made_by_operations) else link(token)
+        return token if _jax.made_by(token) in _LINKED else link(token)
     shown = (
         f"{token.dtype.name}[{','.join(map(str, token.shape))}]" if hasattr(token, "dtype") else type(token).__name__
     )

@@ -117,36 +117,3 @@ _register(receive_p, functools.partial(_operation_lowering, "peerax_receive", Fa
 _register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange", False))
 _register(gather_p, functools.partial(_operation_lowering, "peerax_gather", True))
 _register(order_plain_p, _order_plain_lowering)
-
-
-# On GPUs. The handle is a float32 scalar there, tied by optimization barriers.
-
-
-def _accelerator_handle_aval(handle):
-    return _jax.local_aval(handle.shape, handle.dtype, frozenset())
-
-
-accelerator_send_p = _jax.Primitive("peerax_accelerator_send")
-accelerator_send_p.def_effectful_abstract_eval(
-    lambda handle, x, *, pairs: (_accelerator_handle_aval(handle), {_jax.communication})
-)
-accelerator_receive_p = _jax.Primitive("peerax_accelerator_receive")
-accelerator_receive_p.multiple_results = True
-accelerator_receive_p.def_effectful_abstract_eval(
-    lambda handle, *, shape, dtype, varying, pairs: (
-        [_accelerator_handle_aval(handle), _jax.local_aval(shape, dtype, varying)],
-        {_jax.communication},
-    )
-)
-
-
-def _accelerator_send_lowering(ctx, handle, x, *, pairs):
-    return [_jax.emit_send(ctx, handle, x, pairs)]
-
-
-def _accelerator_receive_lowering(ctx, handle, *, pairs, **type_):
-    return _jax.emit_receive(ctx, handle, ctx.avals_out[1], pairs)
-
-
-_jax.mlir.register_lowering(accelerator_send_p, _accelerator_send_lowering)
-_jax.mlir.register_lowering(accelerator_receive_p, _accelerator_receive_lowering)

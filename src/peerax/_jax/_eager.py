@@ -1,0 +1,77 @@
+"""Eager evaluation of a shard_map with operations of ours: it is compiled as a whole."""
+
+import collections
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax._src import core
+from jax._src import shard_map as _shard_map
+from jax._src.core import eval_context
+from jax.extend.core import Primitive
+
+
+class NeedsWholeProgram(BaseException):
+    """Unwinds an eager shard_map. Not an Exception: user code must not catch it."""
+
+
+def compile_eager_shard_map_if(needs_whole_program: Callable[[Primitive, dict[str, Any]], bool]) -> None:
+    """Compile an eager shard_map as a whole when it meets an equation that says so.
+
+    Otherwise JAX evaluates it one primitive at a time, each an execution of its own.
+    """
+    evaluate_call = core.EvalTrace.process_shard_map
+    evaluate_primitive = _shard_map.ShardMapTrace.process_primitive
+
+    @functools.wraps(evaluate_primitive)
+    def process_primitive(self, primitive, tracers, params, /):
+        if needs_whole_program(primitive, params):
+            raise NeedsWholeProgram
+        return evaluate_primitive(self, primitive, tracers, params)
+
+    @functools.wraps(evaluate_call)
+    def process_shard_map(trace, primitive, fun, args, **params):
+        try:
+            return evaluate_call(trace, primitive, fun, args, **params)
+        except NeedsWholeProgram:
+            return _compile_call(primitive, fun, args, params)
+
+    _shard_map.ShardMapTrace.process_primitive = process_primitive
+    core.EvalTrace.process_shard_map = process_shard_map
+
+
+_COMPILED_SIZE = 256
+_compiled: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+_compiled_lock = threading.Lock()
+
+
+def _compile_call(primitive, fun, args, params):
+    """Trace and lower the call each time, since nothing tells that the function is the same; compile it once."""
+    trees = []
+
+    def call(*operands):
+        results = primitive.bind(*operands, subfuns=(fun,), **params)  # JAX's FlatTree
+        trees.append(results.update([None] * len(results)))  # its form only: no tracer may outlive the call
+        return list(results)
+
+    with eval_context(), jax.disable_jit(False):
+        lowered = jax.jit(call).lower(*args)
+        key = (lowered.as_text(), params["mesh"], *((core.typeof(x), getattr(x, "sharding", None)) for x in args))
+        results = _compile(lowered, key)(*args)
+    return trees[0].update(results)
+
+
+def _compile(lowered, key):
+    if "callback" in key[0]:  # the text does not say which function of Python is called
+        return lowered.compile()
+    with _compiled_lock:
+        compiled = _compiled.pop(key, None)
+    if compiled is None:
+        compiled = lowered.compile()
+    with _compiled_lock:
+        _compiled[key] = compiled
+        if len(_compiled) > _COMPILED_SIZE:
+            _compiled.popitem(last=False)
+    return compiled
