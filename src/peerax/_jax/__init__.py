@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax._src import ad_util, config, core, effects, pjit, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
-from jax._src.core import eval_context, get_axis_env
+from jax._src.core import get_axis_env
 from jax._src.interpreters import mlir, pxla
 from jax._src.lax import parallel as _parallel
 from jax._src.lib.mlir import ir
