@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "report.h"
 #include "resume_pool.h"
@@ -19,6 +20,13 @@ constexpr std::size_t kEagerBytes = 64 * 1024;
 // From this size on a receiver that waits copies by itself, on its own thread: both ends of an exchange then copy at
 // the same time. Below, waking it would take longer than the copy.
 constexpr std::size_t kHandOverBytes = 128 * 1024;
+// How long a rank looks out for the other end of a large message before it parks: about as long as the copy takes, and
+// a wake-up. It is woken for nothing then, and can make itself a copy that its sender would else need a thread for.
+constexpr std::int64_t kLookOutNs = 50'000;
+constexpr std::int64_t kLookOutBytesPerNs = 10;
+constexpr std::int64_t kLongestLookOutNs = 1'000'000;
+// With many more ranks than cores a rank had better leave its core to others.
+constexpr int kRanksPerCore = 2;
 // A sender of a pair that runs further ahead waits, or a loop would buffer without bound.
 constexpr std::size_t kEagerMessages = 8;
 
@@ -51,7 +59,10 @@ Owned::~Owned() {
   if (counted_bytes != 0) TheSettings().buffered_bytes.fetch_sub(static_cast<std::int64_t>(counted_bytes));
 }
 
-Session::Session(std::int32_t size, std::int32_t devices) : on_device_(devices), active_(size) {
+Session::Session(std::int32_t size, std::int32_t devices)
+    : on_device_(devices),
+      active_(size),
+      may_look_out_(size <= kRanksPerCore * static_cast<std::int32_t>(std::thread::hardware_concurrency())) {
   ranks_.reserve(size);
   for (std::int32_t i = 0; i < size; ++i) {
     ranks_.push_back(std::make_unique<Rank>());
@@ -65,6 +76,7 @@ Session::~Session() = default;
 void Session::Open(Rank& rank, const Operation& operation) {
   rank.operation.store(&operation, std::memory_order_relaxed);
   rank.remaining.store(1, std::memory_order_relaxed);
+  rank.look_out_ns = 0;
 }
 
 Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
@@ -167,6 +179,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
   if (lend) {
     message.data = view.data;
     message.lender = &rank;
+    MayLookOut(rank, view.size_bytes);
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
     channel.messages.push_back(std::move(message));
     return;
@@ -202,6 +215,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
   ++channel.received;
   if (channel.messages.empty()) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
+    MayLookOut(rank, view.size_bytes);
     channel.receives.push_back({view.data, view.size_bytes, &operation, leaf, &rank});
     return;
   }
@@ -271,6 +285,40 @@ void Session::ReleaseEnds() {
   }
 }
 
+void Session::MayLookOut(Rank& rank, std::size_t size_bytes) {
+  if (size_bytes < kHandOverBytes || !may_look_out_) return;
+  const std::int64_t for_ns = kLookOutNs + static_cast<std::int64_t>(size_bytes) / kLookOutBytesPerNs;
+  rank.look_out_ns = std::max(rank.look_out_ns, std::min(for_ns, kLongestLookOutNs));
+}
+
+// True: nothing else of the operation is open.
+bool Session::LookOut(Rank& rank) {
+  const std::int64_t until_ns = NowNs() + rank.look_out_ns;
+  rank.errand_state.store(ErrandState::kWelcome, std::memory_order_release);
+  while (rank.remaining.load(std::memory_order_acquire) != 1 && NowNs() < until_ns) {
+    if (rank.errand_state.load(std::memory_order_acquire) == ErrandState::kThere) {
+      RunErrand(rank);
+      rank.errand_state.store(ErrandState::kWelcome, std::memory_order_release);
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  ErrandState state = ErrandState::kWelcome;
+  if (!rank.errand_state.compare_exchange_strong(state, ErrandState::kRefused, std::memory_order_acq_rel)) {
+    while (rank.errand_state.load(std::memory_order_acquire) != ErrandState::kThere) std::this_thread::yield();
+    RunErrand(rank);
+    rank.errand_state.store(ErrandState::kRefused, std::memory_order_release);
+  }
+  return rank.remaining.load(std::memory_order_acquire) == 1;
+}
+
+void Session::RunErrand(Rank& rank) {
+  const Errand errand = rank.errand;
+  Copy(errand.to.data, errand.from.data, errand.from.size_bytes);
+  Complete(*errand.sender);
+  rank.remaining.fetch_sub(1, std::memory_order_acq_rel);
+}
+
 bool Session::Park(Rank& rank) {
   // Another thread may resume the rank, and end the session, as soon as `remaining` is released.
   const std::shared_ptr<Session> keep = shared_from_this();
@@ -287,10 +335,17 @@ bool Session::Park(Rank& rank) {
   return false;
 }
 
-// The receiver copies on its resume thread; the sender's array is lent until then. The thread counts as active from
+// The receiver copies, if it looks out, or else its resume thread; the sender's array is lent until then. That thread counts as active from
 // now on, and if this was the receiver's last open part, it is the receiver that goes on with that count.
 void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   sender.remaining.fetch_add(1, std::memory_order_relaxed);
+  MayLookOut(sender, from.size_bytes);
+  ErrandState state = ErrandState::kWelcome;
+  if (to.rank->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+    to.rank->errand = {from, {to.data, to.size_bytes}, &sender};
+    to.rank->errand_state.store(ErrandState::kThere, std::memory_order_release);
+    return;
+  }
   active_.fetch_add(1, std::memory_order_acq_rel);
   RunOnResumeThread([this, keep = shared_from_this(), &sender, from, to] {
     Copy(to.data, from.data, from.size_bytes);

@@ -35,6 +35,15 @@ struct Gathering {
   std::vector<Rank*> arrived;
 };
 
+// A copy that a rank which looks out makes for the sender of a message to it.
+struct Errand {
+  ConstView from;
+  View to;
+  Rank* sender = nullptr;
+};
+// kComing: somebody writes the errand.
+enum class ErrandState { kRefused, kWelcome, kComing, kThere };
+
 struct Rank {
   Session* session = nullptr;
   std::int32_t index = 0;
@@ -44,6 +53,9 @@ struct Rank {
   // resumes the rank.
   std::atomic<int> remaining{0};
   std::function<void()> resume;                     // set before the rank parks
+  std::int64_t look_out_ns = 0;  // how long it looks for the rest of its operation before it parks
+  std::atomic<ErrandState> errand_state{ErrandState::kRefused};
+  Errand errand;
   std::atomic<const Operation*> operation{nullptr};  // the current one
   std::atomic<std::int64_t> parked_since_ns{0};     // 0: runs
   std::atomic<bool> ended{false};
@@ -100,6 +112,10 @@ class Session : public std::enable_shared_from_this<Session> {
       if (rank.ended.load(std::memory_order_relaxed)) Leave();
       return true;
     }
+    if (rank.look_out_ns != 0 && LookOut(rank)) {
+      rank.remaining.store(0, std::memory_order_relaxed);
+      return true;
+    }
     rank.resume = make_resume();
     return Park(rank);
   }
@@ -125,6 +141,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view);
   bool TypesAgree(const Operation& sent, std::size_t sent_leaf, std::size_t sent_bytes, const Operation& received,
                   std::size_t received_leaf, std::size_t received_bytes, const Channel& channel);
+  void MayLookOut(Rank& rank, std::size_t size_bytes);
+  bool LookOut(Rank& rank);
+  void RunErrand(Rank& rank);
   bool Park(Rank& rank);
   void EndRank(Rank& rank);
   void Leave();
@@ -140,6 +159,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::atomic<Rank*>> on_device_;
   std::atomic<std::int32_t> active_;
+  const bool may_look_out_;
   std::atomic<bool> failed_{false};
   std::atomic<std::int64_t> last_progress_ns_{0};  // when a rank last began or ended a wait
 
