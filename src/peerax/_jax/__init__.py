@@ -19,7 +19,7 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
-from peerax._jax._differentiation import AlwaysDifferentiated, made_by, operands_here
+from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
 from peerax._jax._eager import compile_eager_shard_map_if
 from peerax._jax._jaxprs import (
     equation_context,
@@ -41,6 +41,7 @@ __all__ = [
     "equation_context",
     "equation_site",
     "is_jaxpr",
+    "is_sum_of_cotangents",
     "made_by",
     "mlir",
     "new_variable",

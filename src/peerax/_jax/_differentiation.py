@@ -156,3 +156,24 @@ def _bind_with_operands(bind):
 
 
 type(_shard_map.shard_map_p).bind_with_trace = _bind_with_operands(type(_shard_map.shard_map_p).bind_with_trace)
+
+
+_SUM_OF_COTANGENTS = "sum_of_cotangents"
+
+
+def is_sum_of_cotangents(eqn) -> bool:
+    """Whether an equation sums over ranks what transposition gave for a value that all of them share."""
+    scopes = (getattr(scope, "name", "") for scope in eqn.source_info.name_stack.stack)
+    return eqn.primitive.name == "psum_invariant" and _SUM_OF_COTANGENTS in scopes
+
+
+def _name_sums(transpose):
+    @functools.wraps(transpose)
+    def rule(*args, **params):
+        with source_info_util.extend_name_stack(_SUM_OF_COTANGENTS):
+            return transpose(*args, **params)
+
+    return rule
+
+
+ad.primitive_transposes[core.pvary_p] = _name_sums(ad.primitive_transposes[core.pvary_p])

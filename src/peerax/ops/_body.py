@@ -88,7 +88,7 @@ class Body:
         The equations at late, and what needs their results, are put off: what they do is added to a list.
         """
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
-        pairs = find_pairs(jaxpr.eqns)
+        pairs = jaxpr.find_pairs() if isinstance(jaxpr, Part) else find_pairs(jaxpr.eqns)
         split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
         received = {}  # results of exchanges, by the position of their precv
 
@@ -133,7 +133,7 @@ class Body:
         if eqn.primitive.name == "pvary":
             # Inside what is put in place of a call, a value may vary already.
             return handle, [_jax.make_varying(x, tuple(eqn.params["axes"])) for x in values]
-        if not communicates_within(eqn) and not isinstance(eqn.params.get("jaxpr"), Part):
+        if not communicates_within(eqn) and not isinstance(eqn.params.get("jaxpr"), Part):  # JAX knows no parts
             return handle, _jax.rebind(eqn, values)
         rule = {
             "scan": self._scan,

@@ -10,11 +10,13 @@ A scan with sums in its steps becomes two, and the second one, of the sums and w
 equation with a Part as its jaxpr.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from peerax import _jax
 from peerax.ops._communication import call_of, communicates
+from peerax.ops._pairs import find_pairs
 from peerax.ops._token import link_p
 
 
@@ -24,17 +26,20 @@ class Late:
     value: Any = None
 
 
-class Part(NamedTuple):
-    """Some equations of a jaxpr, as a jaxpr."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """Equations as a jaxpr, and which of them are pairs: those of one scope, also where it was inlined."""
 
-    constvars: Sequence[Any]
     invars: Sequence[Any]
     eqns: Sequence[Any]
     outvars: Sequence[Any]
+    pairs: Sequence[tuple[Any, Any]]
+    constvars: Sequence[Any] = ()
 
-    @classmethod
-    def of(cls, jaxpr) -> "Part":
-        return cls(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars)
+    def find_pairs(self) -> dict[int, int]:
+        """Return the position of the precv for the position of the psend of each pair."""
+        at = {id(eqn): i for i, eqn in enumerate(self.eqns)}
+        return {at[id(send)]: at[id(receive)] for send, receive in self.pairs}
 
 
 def uses(eqn) -> Sequence[Any]:
@@ -44,14 +49,14 @@ def uses(eqn) -> Sequence[Any]:
 
 def put_sums_last(jaxpr) -> tuple[Part, set[int]]:
     """Return an equivalent of a body, and the positions in it of sums that can wait for its end."""
-    part, whole_scans = _expose_sums(Part.of(jaxpr))
+    part, scans = _expose_sums(jaxpr)
     while True:
         late = _late(part)
         in_the_way = [eqn for i, eqn in enumerate(part.eqns) if _is_scan_of_sums(eqn) and i not in late]
         if not in_the_way:
             return part, late
         # Other communication depends on its sums, so they stay where they are.
-        part = part._replace(eqns=_join(part.eqns, in_the_way[-1], whole_scans))
+        part = dataclasses.replace(part, eqns=_join(part.eqns, in_the_way[-1], scans))
 
 
 def _late(part: Part) -> set[int]:
@@ -68,49 +73,74 @@ def _late(part: Part) -> set[int]:
 
 
 def _is_sum(eqn) -> bool:
-    return eqn.primitive.name == "psum_invariant" or _is_scan_of_sums(eqn)
+    return _jax.is_sum_of_cotangents(eqn) or _is_scan_of_sums(eqn)
 
 
 def _is_scan_of_sums(eqn) -> bool:
     return eqn.params.get("of_sums", False)
 
 
-def _join(equations: Sequence[Any], second: Any, whole_scans: list[tuple[Any, Any, Any]]) -> list[Any]:
+class _Scan(NamedTuple):
+    """The parts of a scan that was split, and itself."""
+
+    first: Any
+    second: Any
+    whole: Any
+
+
+def _join(equations: Sequence[Any], second: Any, scans: list[_Scan]) -> list[Any]:
     """Put a scan back together."""
-    ((first, whole),) = [(first, whole) for first, other, whole in whole_scans if other is second]
-    return [whole if eqn is first else eqn for eqn in equations if eqn is not second]
+    (scan,) = [scan for scan in scans if scan.second is second]
+    return [scan.whole if eqn is scan.first else eqn for eqn in equations if eqn is not second]
 
 
-def _expose_sums(part: Part) -> tuple[Part, list[tuple[Any, Any, Any]]]:
-    """Inline calls that have sums inside, and split scans that have.
-
-    Return what comes of it, and for each scan its first part, its second part and itself.
-    """
+def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
+    """Inline calls that have sums inside, and split scans that have."""
     renamed: dict[Any, Any] = {}
     equations: list[Any] = []
-    whole_scans = []
-    for eqn in part.eqns:
-        eqn = eqn.replace(invars=[_renamed(v, renamed) for v in eqn.invars])
-        jaxpr, consts = _jax.open_jaxpr(call_of(eqn))
+    pairs: list[tuple[Any, Any]] = []
+    scans: list[_Scan] = []
+    now: dict[int, Any] = {}  # what has become of an equation
+    for i, old in enumerate(jaxpr.eqns):
+        eqn = now[i] = _replaced(old, renamed)
+        inner, consts = _jax.open_jaxpr(call_of(eqn))
         if eqn.primitive.name == "scan" and (parts := _split_scan(eqn)) is not None:
             equations += parts
-            whole_scans.append((*parts, eqn))
-        elif jaxpr is None or consts or not any(map(_is_sum, (body := _expose_sums(Part.of(jaxpr))[0]).eqns)):
+            scans.append(_Scan(*parts, eqn))
+        elif inner is None or consts or not any(map(_is_sum, (body := _expose_sums(inner))[0].eqns)):
             equations.append(eqn)
         else:
-            inside = dict(zip(body.invars, eqn.invars, strict=True))
-            for step in body.eqns:
-                results = [_jax.new_variable(v.aval) for v in step.outvars]
-                equations.append(step.replace(invars=[_renamed(v, inside) for v in step.invars], outvars=results))
-                inside.update(zip(step.outvars, results, strict=True))
-            renamed.update(zip(eqn.outvars, (_renamed(v, inside) for v in body.outvars), strict=True))
-    return part._replace(eqns=equations, outvars=[_renamed(v, renamed) for v in part.outvars]), whole_scans
+            inside = dict(zip(inner.invars, eqn.invars, strict=True))
+            inlined = _inline(*body, inside)
+            equations += inlined[0].eqns
+            pairs += inlined[0].pairs
+            scans += inlined[1]
+            renamed.update(zip(eqn.outvars, inlined[0].outvars, strict=True))
+    pairs += [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    return Part(jaxpr.invars, equations, [_renamed(v, renamed) for v in jaxpr.outvars], pairs, jaxpr.constvars), scans
+
+
+def _inline(part: Part, scans: list[_Scan], names: dict[Any, Any]) -> tuple[Part, list[_Scan]]:
+    """Give all results other names, and what is taken from outside those that it has there."""
+    now: dict[int, Any] = {}
+    for eqn in part.eqns:
+        names.update((v, _jax.new_variable(v.aval)) for v in eqn.outvars)
+        now[id(eqn)] = _replaced(eqn, names)
+    pairs = [(now[id(send)], now[id(receive)]) for send, receive in part.pairs]
+    scans = [_Scan(now[id(scan.first)], now[id(scan.second)], _replaced(scan.whole, names)) for scan in scans]
+    return Part((), [*now.values()], [_renamed(v, names) for v in part.outvars], pairs), scans
+
+
+def _replaced(eqn, names: dict[Any, Any]) -> Any:
+    return eqn.replace(
+        invars=[_renamed(v, names) for v in eqn.invars], outvars=[_renamed(v, names) for v in eqn.outvars]
+    )
 
 
 def _split_scan(eqn) -> tuple[Any, Any] | None:
     """Return a scan without sums, and one of the sums and what depends on them; None if other communication does."""
     jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
-    body, _ = _expose_sums(Part.of(jaxpr))
+    body, _ = _expose_sums(jaxpr)
     if consts or not any(map(_is_sum, body.eqns)):
         return None
     num_consts, num_carry = _jax.scan_counts(eqn.params)
@@ -128,16 +158,16 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
     stacked = [_jax.new_variable(_jax.stacked(v.aval, eqn.params["length"])) for v in passed]
     operands_fixed, init, operands_xs = in_three(eqn.invars, num_consts, num_carry)
 
-    def scan(steps, mine: bool, more_xs, more_operands, more_outs, more_results):
+    def scan(steps, pairs, mine: bool, more_xs, more_operands, more_outs, more_results):
         chosen = is_late[:num_carry]
         params = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
         params |= {"num_consts": num_consts, "num_carry": chosen.count(mine), "of_sums": mine}
         body_in = [*fixed, *_those(carries, chosen, mine), *xs, *more_xs]
-        params["jaxpr"] = Part((), body_in, steps, [*_those(body.outvars, is_late, mine), *more_outs])
+        params["jaxpr"] = Part(body_in, steps, [*_those(body.outvars, is_late, mine), *more_outs], pairs)
         invars = [*operands_fixed, *_those(init, chosen, mine), *operands_xs, *more_operands]
         return eqn.replace(invars=invars, outvars=[*_those(eqn.outvars, is_late, mine), *more_results], params=params)
 
-    return scan(first, False, (), (), passed, stacked), scan(second, True, passed, stacked, (), ())
+    return scan(first, body.pairs, False, (), (), passed, stacked), scan(second, (), True, passed, stacked, (), ())
 
 
 def _depend_on_sums(body: Part, carries: Sequence[Any]) -> set[Any]:
