@@ -192,8 +192,11 @@ Outcome OnEnd(std::int32_t device, Handle handle, ffi::RemainingArgs args, Handl
   const std::shared_ptr<Session> session = std::move(rank.keep);
   session->StartEnd(rank);
   // The report of a failed run is taken by whoever started it. An error here would end the rank's program, and other
-  // ranks might wait for it in a collective of XLA's that has nothing to do with this body.
-  return Finish(rank, [session] { return ffi::Error::Success(); });
+  // ranks might wait for it in a collective of XLA's that has nothing to do with this body; so there is one only if
+  // another rank has ended already, and would be waited for.
+  return Finish(rank, [session] {
+    return session->EndsWithError() ? Failed(*session->failure()) : ffi::Error::Success();
+  });
 }
 
 Outcome OnSend(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out) {

@@ -72,6 +72,7 @@ NB_MODULE(_extension, m) {
   m.def("statistics", &peerax::Statistics, "Totals since the process started.");
   m.def("set_code_text", &peerax::SetCodeText, nb::arg("code"), nb::arg("title"), nb::arg("help"));
   m.def("take_failure", &peerax::TakeFailure, "The report of the first failure since the last call, or an empty text.");
+  m.def("interrupt_sessions", &peerax::InterruptSessions, "Lets runs in progress go on to their ends without waiting.");
   m.def("abandon_sessions", &peerax::AbandonSessions, "Forgets what runs that are over have left open.");
   m.def("set_timeout_s", [](double seconds) { peerax::TheSettings().timeout_s = seconds; });
   m.def("set_rendezvous", [](bool on) { peerax::TheSettings().rendezvous = on; });

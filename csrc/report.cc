@@ -110,7 +110,7 @@ std::string Reporter::Describe(const Wait& wait) const {
   const std::string place = wait.operation->name + " (" + Site(wait) + ")";
   switch (wait.what) {
     case Wait::kMessage:
-      return "waits in " + (wait.operation->kind == Kind::kExchange ? "precv (" + Site(wait) + ")" : place) + " for " +
+      return "waits in " + (wait.operation->name == "psend" ? "precv (" + Site(wait) + ")" : place) + " for " +
              wait.type + " from " + Name(wait.on) + KindText(wait.tag, *wait.operation);
     case Wait::kTaken:
       return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + KindText(wait.tag, *wait.operation);
@@ -203,7 +203,7 @@ std::vector<std::string> Reporter::DescribeUnreceived() const {
   std::vector<std::string> lines;
   for (const Unreceived& message : unreceived_) {
     lines.push_back(Name(message.source) + " sent " + message.type + " to " + Name(message.destination) +
-                    KindText(message.tag, *message.operation) + " in psend (" + message.operation->site + "), and nobody received it" +
+                    KindText(message.tag, *message.operation) + " in " + message.operation->name + " (" + message.operation->site + "), and nobody received it" +
                     (message.count > 1 ? " (" + std::to_string(message.count) + " messages)" : ""));
   }
   Bound(&lines);
@@ -211,6 +211,7 @@ std::vector<std::string> Reporter::DescribeUnreceived() const {
 }
 
 Failure Reporter::OnEnded(const std::vector<const Wait*>& causes) const {
+  if (causes.empty()) return Render("PX302", {}, {});
   const Wait& cause = *causes.front();
   std::vector<std::string> sites = {Site(cause)};
   std::vector<std::string> evidence;

@@ -27,6 +27,8 @@ constexpr std::int64_t kLookOutBytesPerNs = 10;
 constexpr std::int64_t kLongestLookOutNs = 1'000'000;
 // With many more ranks than cores a rank had better leave its core to others.
 constexpr int kRanksPerCore = 2;
+// How long ranks of a failed run wait at its end for one that may never come, since XLA ended it by an error.
+constexpr double kEndLimit_s = 5.0;
 // A sender of a pair that runs further ahead waits, or a loop would buffer without bound.
 constexpr std::size_t kEagerMessages = 8;
 
@@ -272,7 +274,7 @@ bool Session::MayEnterCollective(Rank& rank) {
 void Session::StartEnd(Rank& rank) {
   std::lock_guard<std::mutex> lock(mutex_);
   rank.operation.store(nullptr, std::memory_order_relaxed);
-  rank.waits_for_end = !failed_.load(std::memory_order_relaxed);
+  rank.waits_for_end = !finished_;
   rank.remaining.store(rank.waits_for_end ? 2 : 1, std::memory_order_relaxed);
   rank.ended.store(true, std::memory_order_release);
 }
@@ -373,7 +375,7 @@ void Session::Resume(Rank& rank) {
   const double waited_s = static_cast<double>(now_ns - rank.parked_since_ns.exchange(0)) * 1e-9;
   if (operation != nullptr && waited_s > rank.longest_wait_s) {
     rank.longest_wait_s = waited_s;
-    rank.longest_wait = operation;
+    rank.longest_wait_site = operation->kind == Kind::kExchange ? operation->receive_site : operation->site;
   }
   const std::function<void()> resume = std::move(rank.resume);
   rank.resume = nullptr;
@@ -382,6 +384,7 @@ void Session::Resume(Rank& rank) {
 
 // A rank that leaves without waiting for the others.
 void Session::EndRank(Rank& rank) {
+  ends_with_error_.store(true, std::memory_order_release);
   rank.operation.store(nullptr, std::memory_order_relaxed);
   rank.ended.store(true, std::memory_order_release);
   Leave();
@@ -420,13 +423,19 @@ void Session::Fail(const std::string& code, const std::vector<std::string>& site
 
 void Session::FailLocked(Failure failure) {
   failure_ = std::move(failure);
+  failed_since_ns_ = NowNs();
   failed_.store(true, std::memory_order_release);
   {
     Totals& totals = TheTotals();
     std::lock_guard<std::mutex> lock(totals.mutex);
-    if (totals.failure.empty()) totals.failure = failure_.text;
+    if (totals.failure.empty() && !failure_.code.empty()) totals.failure = failure_.text;  // no code: interrupted
   }
   ReleaseAll();
+}
+
+void Session::Interrupt() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!failed_.load(std::memory_order_relaxed) && !finished_) FailLocked({"", "interrupted"});
 }
 
 void Session::Abandon() {
@@ -451,11 +460,21 @@ void Session::ReleaseAll() {
     for (Rank* rank : gathering->arrived) Complete(*rank);
     gathering->arrived.clear();
   }
-  ReleaseEnds();
 }
 
 double Session::CheckWaits(double limit_s, std::int64_t now_ns) {
   double next_s = limit_s;
+  if (failed_.load(std::memory_order_acquire)) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (finished_) return limit_s;
+    const double left_s = kEndLimit_s - static_cast<double>(now_ns - failed_since_ns_) * 1e-9;
+    if (left_s > 0) return std::min(left_s, limit_s);
+    ends_with_error_.store(true, std::memory_order_release);
+    finished_ = true;
+    AddTotals();
+    ReleaseEnds();
+    return limit_s;
+  }
   for (const auto& rank : ranks_) {
     const std::int64_t since_ns = rank->parked_since_ns.load(std::memory_order_relaxed);
     if (since_ns == 0) continue;
@@ -489,8 +508,7 @@ void Session::AddTotals() {
     totals.size_bytes += rank->size_bytes;
     if (rank->longest_wait_s > totals.longest_wait_s) {
       totals.longest_wait_s = rank->longest_wait_s;
-      totals.longest_wait_site = rank->longest_wait->kind == Kind::kExchange ? rank->longest_wait->receive_site
-                                                                             : rank->longest_wait->site;
+      totals.longest_wait_site = rank->longest_wait_site;
     }
   }
 }

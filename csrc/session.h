@@ -2,8 +2,10 @@
 //
 // A rank calls Start* in program order, never two at a time, then Finish. Finish says "done" or parks the rank:
 // then the given function is called later, once, on a resume thread. A run that fails lets every rank go on at once
-// with zeros, so that nobody waits for a rank that has left, and every rank is told at its end. The end of a run that
-// succeeds is a barrier, or a rank could return values while another is about to fail.
+// with zeros, so that nobody waits for a rank that has left. The end is a barrier, or a rank could return values while
+// another is about to fail. A failed run ends with an error on all ranks if it did so on one, or the others would wait
+// for that one in the rest of the program; it does on a rank that comes to a collective, and on one that never comes
+// to the end, of which the others learn by a limit.
 //
 // Exactness: `active_` counts the ranks that run. A rank that is woken is counted by its waker, which runs itself; so
 // zero means that nobody runs and nobody is about to, and the state is final: all ended, or stuck for ever.
@@ -72,7 +74,7 @@ struct Rank {
   std::int64_t messages = 0;
   std::int64_t size_bytes = 0;
   double longest_wait_s = 0;
-  const Operation* longest_wait = nullptr;
+  std::string longest_wait_site;
 };
 
 struct Failure {
@@ -121,10 +123,13 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   // The report of a failed run, or nullptr. Stable once StartEnd's wait is over.
+  bool EndsWithError() const { return ends_with_error_.load(std::memory_order_acquire); }
   const Failure* failure() const { return failed_.load(std::memory_order_acquire) ? &failure_ : nullptr; }
   // The first failure counts. evidence: one line each, after the sites.
   void Fail(const std::string& code, const std::vector<std::string>& sites, const std::vector<std::string>& evidence);
 
+  // Lets all ranks go on to their ends, for a run whose caller no longer wants it.
+  void Interrupt();
   // For a run that is over: ranks that XLA ended by an error have never left.
   void Abandon();
 
@@ -161,11 +166,13 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<std::int32_t> active_;
   const bool may_look_out_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> ends_with_error_{false};  // final when the ends are released
   std::atomic<std::int64_t> last_progress_ns_{0};  // when a rank last began or ended a wait
 
   std::mutex mutex_;  // guards what follows; taken before any channel's mutex
   Failure failure_;   // written once, before failed_ is set
-  bool finished_ = false;
+  std::int64_t failed_since_ns_ = 0;
+  bool finished_ = false;  // the end was reached by all, or is not waited for any more
   using ChannelKey = std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t, std::int64_t, std::string>;
   std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
   std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Gathering>> gatherings_;

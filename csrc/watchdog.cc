@@ -29,6 +29,7 @@ struct Registry {
   std::map<std::pair<std::int64_t, const void*>, Open> joining;
   std::vector<std::weak_ptr<Session>> watched;
   bool started = false;
+  bool interrupted = false;  // sessions that open now fail at once
 };
 
 // Never destroyed: the watchdog's thread uses it.
@@ -91,12 +92,25 @@ Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std:
   if (open.session == nullptr) {
     open.session = std::make_shared<Session>(size, devices);
     StartWatching(registry, open.session);
+    if (registry.interrupted) open.session->Interrupt();
   }
   const std::shared_ptr<Session> session = open.session;
   session->rank(rank).keep = session;
   session->PlaceRank(rank, device);
   if (++open.joined == size) registry.joining.erase(key);
   return session.get();
+}
+
+void InterruptSessions(bool on) {
+  Registry& registry = TheRegistry();
+  std::vector<std::shared_ptr<Session>> sessions;  // destroyed after the lock is released
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.interrupted = on;
+  if (!on) return;
+  for (const auto& weak : registry.watched) {
+    if (auto session = weak.lock()) sessions.push_back(std::move(session));
+  }
+  for (const auto& session : sessions) session->Interrupt();
 }
 
 void AbandonSessions() {

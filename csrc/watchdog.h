@@ -13,6 +13,9 @@ namespace peerax {
 Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std::int32_t device, std::int32_t size,
                      std::int32_t devices);
 
+// Whether runs in progress go on to their ends without waiting, those that open later included.
+void InterruptSessions(bool on);
+
 // When no run is in progress: forgets sessions that some rank never left, since XLA ended it by an error.
 void AbandonSessions();
 

@@ -233,3 +233,113 @@ def test_a_wrong_setting_is_an_error_when_the_program_is_compiled(run_python, wr
     result = run_python(START + "on_ranks(pair)(x)\n", env={name: value})
     assert result.returncode == 1
     assert f"PX404: environment variable is not valid\n  {name}='{value}'" in result.stderr
+
+
+class TestInterrupt:
+    """Ctrl-C, as the call sees it: in its wait, with ranks inside."""
+
+    CODE = (
+        START
+        + """
+import signal
+
+def interrupt(signum, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+slow = False
+
+def body(x):
+    def callback(here, x):
+        if slow and here == 1:
+            time.sleep(2)
+        return x
+    for _ in range(3):
+        x = pair(jax.pure_callback(callback, jax.ShapeDtypeStruct(x.shape, x.dtype), lax.axis_index("x"), x))
+    return x
+
+program = on_ranks(body)
+np.asarray(program(x))
+slow = True
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    program(x)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+slow = False
+np.testing.assert_array_equal(program(x), np.roll(x, 6))
+np.testing.assert_array_equal(on_ranks(pair)(x), np.roll(x, 2))
+assert peerax.runtime.extension().open_sessions() == 0
+print("and on", flush=True)
+"""
+    )
+
+    @pytest.mark.parametrize("limit_s", ["0.5", "30"], ids=["of a run that fails", "of a run that does not"])
+    def test_the_next_run_is_right(self, run_python, limit_s):
+        result = run_python(self.CODE, env={"PEERAX_TIMEOUT_S": limit_s})
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.split("\n")[:2] == ["interrupted", "and on"]
+
+    def test_before_the_wait(self, run_python):
+        """In the moment between the start of a run and the wait for its end."""
+        code = self.CODE.replace(
+            "signal.setitimer(signal.ITIMER_REAL, 0.3)",
+            """
+from jax._src.interpreters import pxla
+finish = pxla.ExecuteReplicated._finish
+
+def finish_interrupted(self, token):
+    pxla.ExecuteReplicated._finish = finish
+    time.sleep(0.1)
+    raise KeyboardInterrupt
+
+pxla.ExecuteReplicated._finish = finish_interrupted
+""",
+        ).replace("slow = False\nnp.", "slow = False\ntime.sleep(3)\nnp.")
+        result = run_python(code, env={"PEERAX_TIMEOUT_S": "30"})
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.split("\n")[:2] == ["interrupted", "and on"]
+
+
+def test_what_follows_a_failed_run_does_not_hang(run_python):
+    """A rank that could not go on to a collective has ended, so no other may wait for it in the rest of the program."""
+    code = (
+        START
+        + """
+grid = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
+
+def body(x):
+    y = peerax.precv(peerax.create_token(), x, "a", [(0, 1)])
+    return x + lax.psum(y, "b")
+
+lone = jax.shard_map(body, mesh=grid, in_specs=P("a", "b"), out_specs=P("a", "b"), check_vma=False)
+z = jax.device_put(jnp.ones((4, 4)), jax.sharding.NamedSharding(grid, P("a", "b")))
+report(jax.jit(lambda z: jnp.sum(lone(z))), z)
+"""
+    )
+    flags = "--xla_force_host_platform_device_count=4"
+    flags += " --xla_cpu_collective_call_warn_stuck_timeout_seconds=1"
+    flags += " --xla_cpu_collective_call_terminate_timeout_seconds=2"
+    result = run_python(code, env={"XLA_FLAGS": flags, "PEERAX_TIMEOUT_S": "6"})
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "PX202" in result.stdout and "the next program works" in result.stdout
+    assert seconds(result.stdout) < 2
+
+
+def test_a_rank_that_comes_late_to_a_failed_run(run_python):
+    """Each iteration of the loop is a run of its own, and none is joined twice."""
+    code = (
+        START
+        + """
+body = jax.shard_map(pair, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+late = jax.shard_map(lambda x: asleep(x, 1, 1), mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+report(jax.jit(lambda x: lax.fori_loop(0, 3, lambda i, x: body(late(x)), x)), x)
+statistics = peerax.runtime.statistics()
+print(statistics["runs"], statistics["failed_runs"])
+"""
+    )
+    result = run_python(code, env={"PEERAX_TIMEOUT_S": "0.3"})
+    assert result.returncode == 0, result.stderr
+    assert "PX301" in result.stdout and "the next program works" in result.stdout
+    assert result.stdout.splitlines()[-1] == "4 3", result.stdout

@@ -1,6 +1,5 @@
 """The only package that touches JAX's private modules or depends on its version."""
 
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from jax import lax
 from jax._src import ad_util, config, core, effects, pjit, source_info_util, traceback_util
 from jax._src import shard_map as _shard_map
 from jax._src.core import get_axis_env
-from jax._src.interpreters import mlir, pxla
+from jax._src.interpreters import mlir
 from jax._src.lax import parallel as _parallel
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -21,6 +20,7 @@ from jax.extend.core import Primitive
 
 from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
 from peerax._jax._eager import compile_eager_shard_map_if
+from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
@@ -40,6 +40,7 @@ __all__ = [
     "enter_if",
     "equation_context",
     "equation_site",
+    "execute_exclusively",
     "is_jaxpr",
     "is_sum_of_cotangents",
     "made_by",
@@ -267,68 +268,6 @@ def compile_for_devices(lowered, devices: Sequence[Any]) -> Any:
     computation._device_list = None
     computation.compile_args["backend"] = devices[0].client
     return computation.compile(device_assignment=tuple(devices))
-
-
-# Execution.
-
-
-class _ExclusiveExecution(pxla.ExecuteReplicated):
-    """Runs CPU programs that communicate one at a time, and returns when they are over.
-
-    XLA:CPU holds a thread for each rank of a program until that rank is done, in a pool with one thread per device. As
-    soon as two programs that wait inside are in flight, or a program's launch waits for a slot (32 per device), the
-    pool may have no thread left for the rank that everybody waits for. XLA's own collectives hang and abort for that
-    reason (jaxlib 0.10.2: ppermute on 8 devices, some hundred calls that nobody waits for).
-    """
-
-    enter: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-    take_failure: Callable[[], str] = str
-
-    def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
-        super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
-        self.exclusive = communication in unordered_effects and backend.platform == "cpu"
-
-    def __call__(self, *args):
-        if not self.exclusive:
-            return super().__call__(*args)
-        jax.block_until_ready(args)
-        with type(self).enter():
-            return super().__call__(*args)
-
-    def _handle_token_bufs(self, token_bufs, sharded_token):
-        if self.exclusive:
-            self._finish(sharded_token)
-        super()._handle_token_bufs(token_bufs, sharded_token)
-
-    def _finish(self, sharded_token):
-        """Wait until all ranks are at their end, and raise if the run failed."""
-        first = None
-        for i in range(len(self._local_devices)):
-            try:
-                sharded_token.get_token(i).block_until_ready()
-            except Exception as error:  # what XLA raised there
-                first = first or error
-        report = type(self).take_failure()
-        if report and first is not None and report.splitlines()[0] not in str(first):
-            # A rank that a callback's error ended is why others waited in vain.
-            first.add_note(report)
-            raise first
-        if report:
-            raise jax.errors.JaxRuntimeError(f"ABORTED: {report}")
-        if first is not None:
-            raise first
-
-
-def execute_exclusively(
-    enter: Callable[[], contextlib.AbstractContextManager], take_failure: Callable[[], str]
-) -> None:
-    """Run each CPU program that communicates inside enter(), to its end.
-
-    take_failure is called when all ranks are done, and gives the report of a run that failed, or "".
-    """
-    _ExclusiveExecution.enter = staticmethod(enter)
-    _ExclusiveExecution.take_failure = staticmethod(take_failure)
-    pxla.ExecuteReplicated = _ExclusiveExecution
 
 
 # Names that JAX may drop one day: nothing of peerax relies on them.

@@ -19,7 +19,7 @@ from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._token import link_p
 from peerax.ops._transport import HANDLE_DTYPE, HANDLE_SHAPE, begin_p, end_p
-from peerax.runtime import exclusive_run, load, take_failure
+from peerax.runtime import ExclusiveRun, load
 
 
 def _lower_on_cpu(original, ctx, *operands, **params):
@@ -80,4 +80,4 @@ for _platform, _make_body in (("cuda", OnGpu), ("rocm", OnGpu), ("tpu", OnTpu)):
 _jax.lower_jit_in_place_if(communicates, platform="cpu")
 _jax.when_module_is_lowered(tie_shard_maps)
 _jax.compile_eager_shard_map_if(_needs_whole_program)
-_jax.execute_exclusively(exclusive_run, take_failure)
+_jax.execute_exclusively(_jax.communication, ExclusiveRun.enter)
