@@ -170,6 +170,26 @@ class TestCompilation:
         for result, expected in zip(results, [first, first + 1, first], strict=True):
             np.testing.assert_array_equal(result, expected)
 
+    def test_closed_over_arrays_are_those_of_the_call(self, run_python):
+        """Also where JAX hands them over as arguments that are not in the text of the program."""
+        code = """
+import jax, jax.numpy as jnp, numpy as np, peerax
+from jax.sharding import Mesh, PartitionSpec as P
+
+def shift(x, array):
+    f = jax.shard_map(
+        lambda x: peerax.precv(peerax.psend(x + array, "x", [(0, 1)]), x, "x", [(0, 1)]),
+        mesh=Mesh(jax.devices(), ("x",)), in_specs=P("x"), out_specs=P("x"),
+    )
+    return np.asarray(f(x))[1]
+
+for k in range(3):
+    assert shift(jnp.zeros((4, 300)), jnp.full((1, 300), k)).tolist() == [k] * 300
+"""
+        for flag in ("0", "1"):
+            result = run_python(code, env={"JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS": flag})
+            assert result.returncode == 0, result.stderr
+
     def test_callbacks_are_those_of_the_call(self):
         for count in range(3):
             seen = []

@@ -230,6 +230,26 @@ def test_gradient_of_nested():
     assert_equals_ppermute(program, X / 64)
 
 
+class TestPlatformDependent:
+    def program(self, **branches):
+        def body(x):
+            return lax.platform_dependent(x, **branches)
+
+        return jax.jit(jax.shard_map(body, mesh=line(4), in_specs=P("x"), out_specs=P("x"), check_vma=False))
+
+    def test_the_branch_of_the_platform(self):
+        branches = {"cpu": lambda x: pair(x, "x", ring(4)) * 3.0, "cuda": lambda x: pair(x, "x", ring(4)) * 7.0}
+        program = self.program(**branches)
+        np.testing.assert_array_equal(program(X), np.roll(X, 2, 0) * 3)
+        for platform, (factor, other) in {"cpu": ("3.0", "7.0"), "cuda": ("7.0", "3.0")}.items():
+            text = program.trace(X).lower(lowering_platforms=(platform,)).as_text()
+            assert f"dense<{factor}" in text and f"dense<{other}" not in text
+
+    def test_none_for_this_one(self):
+        with pytest.raises(peerax.PeeraxError, match="PX402"):
+            self.program(cuda=lambda x: pair(x, "x", ring(4)), tpu=lambda x: pair(x, "x", ring(4)) + 1)(X)
+
+
 class TestSeveralInOneProgram:
     def test_two_shard_maps_and_work_between(self):
         def program(exchange):

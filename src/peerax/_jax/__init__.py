@@ -25,6 +25,7 @@ from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
     is_jaxpr,
+    jaxprs_in,
     new_variable,
     open_jaxpr,
     rebind,
@@ -43,6 +44,7 @@ __all__ = [
     "execute_exclusively",
     "is_jaxpr",
     "is_sum_of_cotangents",
+    "jaxprs_in",
     "made_by",
     "mlir",
     "new_variable",
@@ -234,7 +236,7 @@ def communicates_here(jaxpr) -> bool:
 
 
 def is_block_argument(value) -> bool:
-    return isinstance(value, ir.BlockArgument) or ir.BlockArgument.isinstance(value)
+    return isinstance(value, ir.BlockArgument)
 
 
 def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> None:

@@ -30,6 +30,12 @@ def equation_context(eqn) -> Iterator[None]:
         yield
 
 
+def jaxprs_in(params: dict[str, Any]) -> list[Any]:
+    """Return the jaxprs among the parameters of an equation."""
+    values = (x for param in params.values() for x in (param if isinstance(param, (tuple, list)) else (param,)))
+    return [x for x in values if is_jaxpr(x)]
+
+
 def new_variable(aval) -> Any:
     """Return a variable for a result of an equation."""
     return core.Var(aval)

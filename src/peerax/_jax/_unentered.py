@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax._src import core
@@ -16,20 +17,22 @@ from jax._src.interpreters import ad, batching
 from jax._src.util import weakref_lru_cache
 
 from peerax._jax._differentiation import AlwaysDifferentiated, operands_here
-from peerax._jax._jaxprs import equation_context, is_jaxpr, open_jaxpr, rebind, scan_counts
+from peerax._jax._jaxprs import equation_context, is_jaxpr, jaxprs_in, open_jaxpr, rebind, scan_counts
 
-_CALLS = ("jit", "remat2", "checkpoint", "closed_call", "eval_jaxpr")
+_CALLS = ("jit", "closed_call", "eval_jaxpr")
+_CHECKPOINTS = ("remat2", "checkpoint")
 
 
 def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> None:
     """Enter what has a jaxpr that meets a condition. The tokens made in there are results of link, as is the mark."""
-    rules = {"scan": _scan, "while": _while, "cond": _cond, **dict.fromkeys(_CALLS, _call)}
+    rules = {"scan": _scan, "while": _while, "cond": _cond}
+    rules |= dict.fromkeys(_CALLS, _call) | dict.fromkeys(_CHECKPOINTS, _checkpoint)
 
     def wrap(process_primitive: Callable, takes_part: Callable[[Any, Any], bool]) -> Callable:
         @functools.wraps(process_primitive)
         def process(self, primitive, operands, params, /):
             rule = rules.get(primitive.name)
-            if rule is None or not any(condition(jaxpr) for jaxpr in _jaxprs(params)):
+            if rule is None or "branches_platforms" in params or not any(map(condition, jaxprs_in(params))):
                 return process_primitive(self, primitive, operands, params)
             params = {name: _link_to_all(param, link) for name, param in params.items()}
             if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in operands):
@@ -82,11 +85,6 @@ def _sees_steps_alike(primitive, params: dict[str, Any]) -> bool:
     return primitive.name == "scan" and scan_counts(params)[0] == len(open_jaxpr(params["jaxpr"])[0].invars)
 
 
-def _jaxprs(params: dict[str, Any]) -> list[Any]:
-    values = (x for param in params.values() for x in (param if isinstance(param, (tuple, list)) else (param,)))
-    return [x for x in values if is_jaxpr(x)]
-
-
 def _evaluate(link: AlwaysDifferentiated, jaxpr, mark, operands: Sequence[Any]) -> list[Any]:
     """Evaluate a jaxpr; all results of link in it depend on the mark too."""
     jaxpr, consts = open_jaxpr(jaxpr)
@@ -103,8 +101,14 @@ def _evaluate(link: AlwaysDifferentiated, jaxpr, mark, operands: Sequence[Any]) 
 
 
 def _call(link, mark, operands, params):
-    (jaxpr,) = _jaxprs(params)
+    (jaxpr,) = jaxprs_in(params)
     return _evaluate(link, jaxpr, mark, operands)
+
+
+def _checkpoint(link, mark, operands, params):
+    (jaxpr,) = jaxprs_in(params)
+    options = {name: params[name] for name in ("prevent_cse", "policy")}
+    return jax.checkpoint(lambda mark, *xs: _evaluate(link, jaxpr, mark, xs), **options)(mark, *operands)
 
 
 def _scan(link, mark, operands, params):
@@ -139,7 +143,7 @@ def _while(link, mark, operands, params):
 
 
 def _cond(link, mark, operands, params):
-    index, *operands = operands  # of lax.platform_dependent too: its index is the number of the platform
+    index, *operands = operands
     branches = [
         lambda mark, *operands, branch=branch: _evaluate(link, branch, mark, operands) for branch in params["branches"]
     ]

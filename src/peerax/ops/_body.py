@@ -43,8 +43,9 @@ class Body:
 
     splits_pairs = False  # whether the halves of a pair may run at different places
 
-    def __init__(self, ranks: Ranks):
+    def __init__(self, ranks: Ranks, platform: str):
         self.ranks = ranks
+        self.platform = platform
         self.pair_count = 0
         self._put_off: list[Callable[[Any], Any]] = []  # what is left to do at the end, handle by handle
 
@@ -208,7 +209,13 @@ class Body:
         branches = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
         platforms = eqn.params.get("branches_platforms")
         if platforms is not None:  # the choice of lax.platform_dependent, known here
-            branches = [b for b, names in zip(branches, platforms, strict=True) if names is None or "cpu" in names][:1]
+            branches = [
+                branch
+                for branch, names in zip(branches, platforms, strict=True)
+                if names is None or self.platform in names
+            ][:1]
+            if not branches:
+                raise PeeraxError.of("PX402", f"no branch is for {self.platform}", locations=(location(site_of(eqn)),))
 
         def run(branch, handle, *operands):
             handle, results = self.run(*branch, handle, operands)

@@ -40,12 +40,7 @@ def has_separate(jaxpr: Any) -> bool:
 
 def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
     """Return whether test holds for a jaxpr among the parameters of an equation."""
-    return any(
-        test(value)
-        for param in params.values()
-        for value in (param if isinstance(param, (tuple, list)) else (param,))
-        if _jax.is_jaxpr(value)
-    )
+    return any(map(test, _jax.jaxprs_in(params)))
 
 
 def communicates(eqn) -> bool:

@@ -22,28 +22,40 @@ def _tie_regions(operation) -> None:
         for block in region.blocks:
             before = None
             for inner in block.operations:
-                ends = _handle_ends(inner) if inner.operation.name == "sdy.manual_computation" else None
-                if ends is None:
+                operand = result = None
+                if inner.operation.name == "sdy.manual_computation":
+                    operand, result = _handle_ends(inner)
+                if operand is None or result is None:
                     _tie_regions(inner)
                     continue
-                operand, result = ends
                 if before is not None:
                     inner.operation.operands[operand] = before
                 before = inner.operation.results[result]
 
 
-def _handle_ends(computation) -> tuple[int, int] | None:
-    """Which operand is the handle from before, and which result the handle after; None if it does not communicate."""
+def _handle_ends(computation) -> tuple[int | None, int | None]:
+    """Which operand is the handle from before, and which result the handle after; None if it has none.
+
+    Where axes are left automatic, begin and end are each in a computation of its own inside.
+    """
     block = computation.regions[0].blocks[0]
     operand = result = None
     for inner in block.operations:
-        name = _call_target(inner)
-        if name == "peerax_begin" and _jax.is_block_argument(inner.operation.operands[1]):
-            operand = list(block.arguments).index(inner.operation.operands[1])
-        elif name == "peerax_end":
+        first, last = None, None
+        if _call_target(inner) == "peerax_begin":
+            first = inner.operation.operands[1]
+        elif _call_target(inner) == "peerax_end":
+            last = inner.operation.results[0]
+        elif inner.operation.name == "sdy.manual_computation":
+            i, j = _handle_ends(inner)
+            first = None if i is None else inner.operation.operands[i]
+            last = None if j is None else inner.operation.results[j]
+        if first is not None and _jax.is_block_argument(first):
+            operand = list(block.arguments).index(first)
+        if last is not None:
             returned = list(block.operations)[-1].operation.operands
-            result = next(i for i, value in enumerate(returned) if value == inner.operation.results[0])
-    return None if operand is None or result is None else (operand, result)
+            result = next((i for i, value in enumerate(returned) if value == last), None)
+    return operand, result
 
 
 def _call_target(operation) -> str:

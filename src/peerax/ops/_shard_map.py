@@ -38,7 +38,7 @@ def _lower_on_cpu(original, ctx, *operands, **params):
         passes = not automatic_axes()
         waits_for = filter(is_plain, xs) if passes else ()
         (handle,) = bind_per_device(begin_p, before, *waits_for, size=ranks.size, devices=devices)
-        handle, results = OnCpu(ranks).run_body(jaxpr, consts, handle, xs)
+        handle, results = OnCpu(ranks, "cpu").run_body(jaxpr, consts, handle, xs)
         if passes:
             return bind_around_others(end_p, handle, results)
         return [*bind_per_device(end_p, handle), *results]
@@ -52,11 +52,11 @@ def _lower_on_cpu(original, ctx, *operands, **params):
     return results
 
 
-def _lower_on_accelerator(make_body, original, ctx, *operands, **params):
+def _lower_on_accelerator(make_body, platform, original, ctx, *operands, **params):
     if not has_peerax(params["jaxpr"]):
         return original(ctx, *operands, **params)
     jaxpr, consts = _jax.open_jaxpr(params["jaxpr"])
-    walk = make_body(_ranks(params["mesh"]))
+    walk = make_body(_ranks(params["mesh"]), platform)
 
     def body(*xs):
         handle = order_handle() if has_separate(jaxpr) else ()
@@ -76,7 +76,9 @@ def _needs_whole_program(primitive: _jax.Primitive, params: dict[str, Any]) -> b
 
 _jax.override_shard_map_lowering(_lower_on_cpu, platform="cpu")
 for _platform, _make_body in (("cuda", OnGpu), ("rocm", OnGpu), ("tpu", OnTpu)):
-    _jax.override_shard_map_lowering(functools.partial(_lower_on_accelerator, _make_body), platform=_platform)
+    _jax.override_shard_map_lowering(
+        functools.partial(_lower_on_accelerator, _make_body, _platform), platform=_platform
+    )
 _jax.lower_jit_in_place_if(communicates, platform="cpu")
 _jax.when_module_is_lowered(tie_shard_maps)
 _jax.compile_eager_shard_map_if(_needs_whole_program)
