@@ -1,5 +1,7 @@
 """shift and permute_shards: in and out of manual axes, against numpy on the whole array."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ import peerax
 
 DEVICES = np.array(jax.devices())
 X = np.arange(96, dtype=np.float32).reshape(24, 4)
+UNSHARDED = jnp.asarray(X)
 
 
 def moved(x, dim, size, perm):
@@ -77,6 +80,70 @@ def test_pytrees_and_dtypes():
     y = peerax.shift(tree, "x", 1, wrap=True)
     assert y["f"].tolist() == [6, 7, 0, 1, 2, 3, 4, 5]
     assert y["i"].tolist() == [3, 0, 1, 2] and y["b"].tolist() == [False, True, False, True] and y["none"] is None
+
+
+@pytest.fixture
+def compiled():
+    """The names of what is compiled from here on."""
+    names = []
+
+    def listen(event, duration_s, **kwargs):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(kwargs.get("fun_name", ""))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: peerax.shift(x, "x", 1),
+        lambda x: peerax.permute_shards(x, "x", iter([(2, 0), (0, 1)])),
+        lambda x: peerax.shift(UNSHARDED, "x", 1),
+    ],
+    ids=["shift", "permute_shards", "automatic"],
+)
+def test_the_same_move_is_compiled_once_without_jit(move, compiled):
+    with jax.set_mesh(jax.make_mesh((3,), ("x",), axis_types=(jax.sharding.AxisType.Auto,), devices=DEVICES[:3])):
+        expected = np.asarray(move(sharded(X)))
+        assert compiled
+        del compiled[:]
+        for _ in range(2):
+            np.testing.assert_array_equal(move(sharded(X)), expected)
+    assert compiled == []
+
+
+def test_other_moves_are_not_taken_for_the_same():
+    meshes = [jax.make_mesh((2, 2), tuple(names), devices=DEVICES[k : k + 4]) for k in (0, 4) for names in ("xy", "yx")]
+    for mesh in meshes:
+        for spec, dim in ((P("x", "y"), 0), (P("y", "x"), 1)):
+            x = jax.device_put(X, NamedSharding(mesh, spec))
+            for perm in ([(0, 1)], [(1, 0)]):
+                y = peerax.permute_shards(x, "x", perm)
+                np.testing.assert_array_equal(y, moved(X, dim, 2, perm))
+                assert y.sharding.is_equivalent_to(x.sharding, x.ndim)
+
+
+def test_the_same_axes_on_other_devices():
+    for k in (0, 4):
+        mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Auto,), devices=DEVICES[k : k + 4])
+        with jax.set_mesh(mesh):
+            y = peerax.shift(UNSHARDED, "x", 1)
+        np.testing.assert_array_equal(y, shifted(X, 0, 4, 1, False))
+        assert y.devices() == set(mesh.devices.flat)
+
+
+def test_each_call_has_its_own_line_in_reports():
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,), devices=DEVICES[:4])
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    programs = [
+        jax.make_jaxpr(lambda x: peerax.shift(x, "x", 1))(x),
+        jax.make_jaxpr(lambda x: peerax.shift(x, "x", 1))(x),
+    ]
+    sites = [set(re.findall(r"test_shards\.py:\d+", str(program))) for program in programs]
+    assert [len(lines) for lines in sites] == [1, 1] and sites[0] != sites[1]
 
 
 @pytest.mark.parametrize(

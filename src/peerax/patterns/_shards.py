@@ -1,5 +1,6 @@
 """shift and permute_shards: every rank's shard goes to another rank, along one mesh axis."""
 
+import functools
 import operator
 from typing import Any
 
@@ -88,16 +89,27 @@ def _permute(x, axis_name, perm, dim, name, site):
     if spec is None:
         # The sharding along other axes is for the compiler to choose, so these stay automatic.
         spec = PartitionSpec(*[axis_name if i == dim else None for i in range(x.ndim)])
-        return _in_manual_axes(lambda y: lax.ppermute(y, axis_name, pairs), mesh, spec, {axis_name})(x)
-    return _in_manual_axes(lambda y: _exchange(y, axis_name, pairs), mesh, spec, set(mesh.axis_names))(x)
+        return _in_manual_axes(lax.ppermute, axis_name, pairs, mesh, spec, (axis_name,), site)(x)
+    return _in_manual_axes(_exchange, axis_name, pairs, mesh, spec, tuple(mesh.axis_names), site)(x)
 
 
 def _exchange(x, axis_name, pairs):
     return ops.precv(ops.psend(x, axis_name, pairs), x, axis_name, pairs)
 
 
-def _in_manual_axes(f, mesh, spec, axes):
-    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, axis_names=axes, check_vma=False))
+@functools.lru_cache(maxsize=256)
+def _in_manual_axes(move, axis_name, pairs, mesh, spec, axes, site):
+    """Return the jitted move of x, the same for the same arguments, so that JAX compiles it once.
+
+    The program names the line that it was traced for, so each site has one of its own.
+    """
+
+    def moved(x):
+        return move(x, axis_name, pairs)
+
+    return jax.jit(
+        jax.shard_map(moved, mesh=mesh, in_specs=spec, out_specs=spec, axis_names=set(axes), check_vma=False)
+    )
 
 
 def _find_mesh(x, axis_name, name, site):
