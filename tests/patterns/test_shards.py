@@ -149,6 +149,7 @@ def test_each_call_has_its_own_line_in_reports():
 @pytest.mark.parametrize(
     ("code", "call"),
     [
+        ("PX101", lambda x: peerax.permute_shards(sharded(x), ["x"], [(0, 1)])),
         ("PX104", lambda x: jax.jit(lambda x: peerax.shift(x, "x", 1))(x)),
         ("PX109", lambda x: peerax.shift(sharded(x[:21]), "x", 1, dim=1)),
         ("PX103", lambda x: peerax.permute_shards(sharded(x), "x", [(0, 1), (0, 2)])),
@@ -161,6 +162,17 @@ def test_mistakes_name_the_callers_line(code, call):
         call(jnp.asarray(X))
     assert error.value.code == code
     assert error.value.locations[0][0].endswith("test_shards.py")
+
+
+@pytest.mark.parametrize("axis_name", [["x"], ("x",), ("x", "y")])
+def test_several_axes_are_refused_with_the_valid_form(axis_name):
+    manual = jax.shard_map(
+        lambda x: peerax.shift(x, axis_name, 1), mesh=Mesh(DEVICES[:3], ("x",)), in_specs=P("x"), out_specs=P("x")
+    )
+    for call in (lambda x: peerax.shift(x, axis_name, 1), manual):
+        with pytest.raises(peerax.PeeraxError, match=r"shift\(x, 'x', ...\)") as error:
+            call(sharded(X))
+        assert error.value.code == "PX101" and repr(axis_name) in str(error.value)
 
 
 def sharded(x):

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -25,7 +26,7 @@ def permute_shards(x: Any, axis_name: Any, perm: Any, *, dim: int | None = None)
     Args:
       x: pytree of arrays. Outside manual axes each is split along one dimension into as many shards as the mesh axis
         has ranks.
-      axis_name: name of a mesh axis.
+      axis_name: name of one mesh axis.
       perm: (source, destination) pairs of ranks along axis_name.
       dim: outside manual axes, the dimension that is split; by default the one that the array's sharding splits along
         axis_name, else 0.
@@ -51,7 +52,7 @@ def shift(x: Any, axis_name: Any, offset: int, *, wrap: bool = False, dim: int |
 
     Args:
       x: pytree of arrays; see permute_shards.
-      axis_name: name of a mesh axis.
+      axis_name: name of one mesh axis.
       offset: number of ranks; negative: towards rank 0.
       wrap: what leaves at one end enters at the other; otherwise zeros enter.
       dim: see permute_shards.
@@ -78,6 +79,13 @@ def shift(x: Any, axis_name: Any, offset: int, *, wrap: bool = False, dim: int |
 
 
 def _permute(x, axis_name, perm, dim, name, site):
+    if isinstance(axis_name, tuple) or not isinstance(axis_name, Hashable):
+        raise PeeraxError.of(
+            "PX101",
+            f"{name} over {axis_name!r}, which is not the name of one axis",
+            locations=(location(site),),
+            help=f"name one axis of the mesh, for example {name}(x, 'x', ...)",
+        )
     if axis_name in _jax.axis_sizes():  # inside manual axes
         size = _jax.axis_sizes()[axis_name]
         pairs = perm(size) if callable(perm) else perm
