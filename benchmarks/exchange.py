@@ -9,6 +9,7 @@ ratios, unlike times, can be compared between runs.
 
 import argparse
 import os
+import pathlib
 import platform
 import subprocess
 import sys
@@ -130,13 +131,20 @@ def messages(program, seconds, x, repeat: int) -> None:
     print(f"A stream of separate messages from rank 0 to rank 1: {1 / each:,.0f} messages per second.")
 
 
+def processor(cpuinfo: str = "/proc/cpuinfo") -> str:
+    """The processor's name, from Linux where that has it; Python knows it on other systems only."""
+    file = pathlib.Path(cpuinfo)
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
 def environment() -> str:
     import jax
     import jaxlib
 
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "")
     return (
-        f"{platform.machine()} {model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"{platform.machine()} {processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}, jax {jax.__version__}, jaxlib {jaxlib.__version__}"
     )
 

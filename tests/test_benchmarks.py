@@ -1,0 +1,33 @@
+"""The benchmarks say where they ran, wherever that is."""
+
+import gc
+import importlib.util
+import platform
+
+import pytest
+
+from tests.documents import ROOT
+
+
+@pytest.fixture
+def exchange():
+    spec = importlib.util.spec_from_file_location("exchange", ROOT / "benchmarks" / "exchange.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_environment_is_named_and_no_file_stays_open(exchange):
+    text = exchange.environment()
+    gc.collect()  # what would complain of a file does so here
+    assert platform.machine() in text and f"Python {platform.python_version()}, jax" in text
+
+
+@pytest.mark.parametrize("text", [None, "", "processor\t: 0\n", "model name\t: A: B 2\nmodel name\t: A: B 2\n"])
+def test_the_name_of_the_processor(exchange, text, tmp_path, monkeypatch):
+    """Other systems have no such file, and not every Linux names the processor there."""
+    file = tmp_path / "cpuinfo"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(platform, "processor", lambda: "what Python knows")
+    assert exchange.processor(str(file)) == ("A: B 2" if text and "model" in text else "what Python knows")
