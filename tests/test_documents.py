@@ -1,11 +1,12 @@
 """Run the programs that the documents show: one that fails must do so with its code, the others must work."""
 
 import pathlib
+import tomllib
 
 import pytest
 
 from peerax.diagnostics import CODES
-from tests.documents import PAGES, Fence, Program, documents, fences, programs, prose, run
+from tests.documents import PAGES, ROOT, Fence, Program, documents, fences, programs, prose, run
 
 PROGRAMS = [program for path in documents() for program in programs(path)]
 LONGEST_FAILURE_S = 30
@@ -134,3 +135,11 @@ def test_run_ends_at_the_limit(tmp_path):
     outcome = run(program_of(tmp_path / "page.md", code), limit_s=2)
     assert (outcome.returncode, outcome.stdout) == (None, "started\n")
     assert outcome.wall_s < 30
+
+
+def test_contributing_names_the_rooms_as_the_contract_does():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    rooms = [name for name in layers if not name.startswith("(")]
+    assert f"`{' → '.join(rooms)}`" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
