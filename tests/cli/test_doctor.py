@@ -55,11 +55,43 @@ def test_supported_versions_of_jax(monkeypatch, version, state):
     assert next(row for row in rows if row.name == "jax").state == state
 
 
-def test_what_is_installed_is_named(monkeypatch):
-    monkeypatch.setattr(_doctor, "_installed", lambda pattern: "libtpu 0.1" if pattern == "libtpu" else "")
+@pytest.mark.parametrize(
+    ("there", "cuda", "tpu"),
+    [
+        ([], '-- not installed; pip install "peerax[cuda13]" brings it', '-- not installed; pip install "peerax[tpu]"'),
+        (["jax_rocm7_plugin", "jax_plugins.xla_rocm7"], "-- not installed", "-- not installed"),
+        (["jax_cuda12_plugin", "libtpu"], 'installed: peerax.compile_for(..., target="h100:8")', "installed: "),
+    ],
+    ids=["none", "ROCm", "both"],
+)
+def test_a_compiler_is_there_if_compile_for_finds_it(peerax, sitecustomize, there, cuda, tpu):
+    """Here by itself, so that its row is the same whatever is installed where the tests run."""
+    pretend = f"""
+import importlib.util
+
+find = importlib.util.find_spec
+
+
+def find_spec(name, package=None):
+    if name in {there!r}:
+        return object()
+    return None if name.startswith(("libtpu", "jax_cuda", "jax_rocm", "jax_plugins")) else find(name, package)
+
+
+importlib.util.find_spec = find_spec
+"""
+    done = peerax("doctor", env={**sitecustomize(pretend), "JAX_PLATFORMS": "cpu"})
+    rows = {line[6:].split("  ")[0]: " ".join(line.split()) for line in done.stdout.splitlines()}
+    assert rows["compiler for CUDA"].replace("compiler for CUDA ", "").startswith(cuda), done.stdout
+    assert rows["compiler for TPU"].replace("compiler for TPU ", "").startswith(tpu), done.stdout
+
+
+def test_compilers_are_not_known_without_jax(monkeypatch):
+    monkeypatch.setattr(_doctor, "_probe", lambda name, environment: {"error": "No module named 'jax'"})
     _, rows = _doctor.availability()
-    assert Row("compiler for TPUs", "libtpu 0.1 is installed") in rows
-    assert [row.state for row in rows if row.name == "compiler for GPUs"] == ["absent"]
+    assert [row for row in rows if row.name.startswith("compiler")] == [
+        Row(f"compiler for {name}", "not known: No module named 'jax'", "absent") for name in ("CUDA", "TPU")
+    ]
 
 
 def test_colours_on_a_terminal_only(monkeypatch, capsys):

@@ -116,7 +116,7 @@ def _shown(read: Settings) -> dict[str, str]:
 
 def availability() -> Section:
     """Return where programs can run with this version, and what is missing for the rest."""
-    gpu, tpu = _installed(r"jax-(cuda|rocm)\d+-plugin"), _installed("libtpu")
+    missing = _probe("compilers", dict(os.environ))
     return "available", [
         Row("CPU, one process", "yes: peerax run --devices N script.py", "fine"),
         Row(
@@ -130,17 +130,18 @@ def availability() -> Section:
             "absent",
         ),
         Row("TPU", "not in this version; try the program on the CPU with peerax run --devices N", "absent"),
-        Row(
-            "compiler for GPUs",
-            f"{gpu} is installed" if gpu else 'not installed; pip install "jax[cuda13]" brings it',
-            "plain" if gpu else "absent",
-        ),
-        Row(
-            "compiler for TPUs",
-            f"{tpu} is installed" if tpu else "not installed; pip install libtpu brings it",
-            "plain" if tpu else "absent",
-        ),
+        _compiler("CUDA", missing, "cuda", "h100:8"),
+        _compiler("TPU", missing, "tpu", "v5e:2x4"),
     ]
+
+
+def _compiler(shown: str, missing: dict[str, Any], platform: str, target: str) -> Row:
+    name = f"compiler for {shown}"
+    if platform not in missing:
+        return Row(name, f"not known: {missing['error']}", "absent")
+    if missing[platform] is None:
+        return Row(name, f'installed: peerax.compile_for(..., target="{target}")')
+    return Row(name, f"not installed; {missing[platform]} brings it", "absent")
 
 
 def _probe(name: str, environment: dict[str, str]) -> dict[str, Any]:
@@ -178,12 +179,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, such as (0, 10, 2) of 0.10.2.dev20260101."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
-
-
-def _installed(pattern: str) -> str:
-    """Return name and version of the installed distributions whose name matches, or ""."""
-    found = {(dist.metadata["Name"] or "").lower(): dist.version for dist in importlib.metadata.distributions()}
-    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()) if re.fullmatch(pattern, name))
 
 
 def _print(sections: list[Section]) -> None:

@@ -1,6 +1,6 @@
 """What `peerax doctor` tries in processes of its own, so that it can tell whatever happens there.
 
-`python -m peerax.cli._probe devices` and `... exchange` print what they find, one JSON object a line.
+`python -m peerax.cli._probe devices`, `... exchange` and `... compilers` print what they find, one JSON object a line.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 def main(probe: str) -> None:
     """Run a probe. An error is printed like everything else that is found."""
     try:
-        for found in {"devices": devices, "exchange": exchange}[probe]():
+        for found in {"devices": devices, "exchange": exchange, "compilers": compilers}[probe]():
             print(json.dumps(found), flush=True)
     except Exception as error:
         text = str(error)
@@ -57,6 +57,14 @@ def exchange() -> Iterator[dict[str, Any]]:
     result = run(jnp.concatenate([first, second]))
     right_values = np.array_equal(result, np.concatenate([second, first + 2 * second]))
     yield {"right_values": right_values, "messages": statistics()["messages"]}
+
+
+def compilers() -> Iterator[dict[str, Any]]:
+    """Find for each platform what compile_for lacks: the command that brings it, or None."""
+    from peerax.targets import missing_package, parse_target
+
+    for target in map(parse_target, ("h100:8", "v5e:2x4")):
+        yield {target.platform: missing_package(target)}
 
 
 if __name__ == "__main__":
