@@ -13,6 +13,9 @@ def explain(code: str) -> str:
     Args:
         code: such as "PX203"; "px203" and "203" mean the same.
 
+    Returns:
+        The text of the page.
+
     Raises:
         LookupError: if there is no such code. The text names the codes that look like it, and all codes.
     """

@@ -30,6 +30,9 @@ def order(token_or_arrays: Any, *more: Any) -> Any:
     Returns:
       The same pytree; with further operands a tuple of all of them.
 
+    Raises:
+      TypeError: a leaf is no array and cannot become one.
+
     Transformations: jit yes · vmap yes (any axes) · grad yes (passes through) · scan yes
 
     Example:

@@ -37,8 +37,8 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
       A pytree like out_shape of arrays, different on every rank along axis_name.
 
     Raises:
-      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204.
-        At run time (jax.errors.JaxRuntimeError): PX202, PX205, PX301, PX302, PX304.
+      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204,
+        PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX202, PX205, PX214, PX301, PX302, PX304.
 
     Transformations: jit yes · vmap yes (one message for the batch) · grad yes · scan yes
 

@@ -27,7 +27,8 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     messages go into a buffer (or, with PEERAX_SEND=rendezvous, wait until they are received).
 
     Args:
-      x: pytree of arrays of any shape; any dtype that JAX has, and PRNG keys.
+      x: pytree of arrays of any shape: numbers, booleans and PRNG keys, but no float6_e2m3fn and float6_e3m2fn (PX106),
+        which XLA cannot compute with.
       axis_name: name of a manual mesh axis, or a tuple of names in the mesh's order.
       perm: (source, destination) pairs of ranks along axis_name; sources distinct, destinations distinct.
       token: optional token that this psend comes after.
@@ -37,8 +38,9 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
       A token, float32[1], different on every rank along axis_name.
 
     Raises:
-      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204.
-        At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX301, PX302, PX304, PX307.
+      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204,
+        PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX214, PX301, PX302, PX304,
+        PX307.
 
     Transformations: jit yes · vmap yes (one message for the batch) · grad yes · scan yes
 

@@ -29,6 +29,9 @@ def create_token(_: Any = None) -> jax.Array:
       A float32[1] array of zeros. To JAX it differs along all manual axes.
 
     Transformations: jit yes · vmap yes · grad yes · scan yes
+
+    Example:
+      >>> y = peerax.precv(peerax.create_token(), jax.typeof(x), "stage", [(0, 1)])
     """
     # What a separate receive brings may differ along all axes: nothing is known of who sent it.
     return _jax.make_varying(fresh_token(), tuple(_jax.manual_axes()))

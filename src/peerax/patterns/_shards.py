@@ -35,8 +35,8 @@ def permute_shards(x: Any, axis_name: Any, perm: Any, *, dim: int | None = None)
       A pytree like x, with the same shapes, dtypes and sharding.
 
     Raises:
-      PeeraxError: PX101 (no mesh here has that axis), PX102, PX103, PX104 (no mesh is known here), PX105, PX109 (the
-        dimension cannot be split).
+      PeeraxError: PX101 (no mesh here has that axis), PX102, PX103, PX104 (no mesh is known here), PX105, PX106, PX109
+        (the dimension cannot be split).
 
     Transformations: jit yes · vmap yes · grad yes · scan yes
 
