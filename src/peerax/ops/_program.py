@@ -64,10 +64,10 @@ def _call_target(operation) -> str:
     return operation.operation.attributes["call_target_name"].value
 
 
-def communicates(jaxpr: Any) -> bool:
+def has_communicating_shard_map(jaxpr: Any) -> bool:
     """Whether a function has a shard_map with peerax's operations."""
     jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
-        any_in_params(eqn.params, has_peerax if eqn.primitive is _jax.shard_map_p else communicates)
+        any_in_params(eqn.params, has_peerax if eqn.primitive is _jax.shard_map_p else has_communicating_shard_map)
         for eqn in jaxpr.eqns
     )

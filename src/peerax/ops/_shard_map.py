@@ -14,7 +14,7 @@ from peerax.ops._on_accelerators import OnGpu, OnTpu, order_handle
 from peerax.ops._on_cpu import OnCpu
 from peerax.ops._per_device import automatic_axes, bind_around_others, bind_per_device
 from peerax.ops._precv import precv_p
-from peerax.ops._program import communicates, tie_shard_maps
+from peerax.ops._program import has_communicating_shard_map, tie_shard_maps
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._token import link_p
@@ -79,7 +79,7 @@ for _platform, _make_body in (("cuda", OnGpu), ("rocm", OnGpu), ("tpu", OnTpu)):
     _jax.override_shard_map_lowering(
         functools.partial(_lower_on_accelerator, _make_body, _platform), platform=_platform
     )
-_jax.lower_jit_in_place_if(communicates, platform="cpu")
+_jax.lower_jit_in_place_if(has_communicating_shard_map, platform="cpu")
 _jax.when_module_is_lowered(tie_shard_maps)
 _jax.compile_eager_shard_map_if(_needs_whole_program)
 _jax.execute_exclusively(_jax.communication, ExclusiveRun.enter)
