@@ -216,15 +216,20 @@ print("and over", flush=True)
     assert result.returncode == 0 and "PX202" not in result.stderr, result.stderr
 
 
-def test_an_error_that_nobody_looks_at_is_reported_at_the_end(run_python):
+def test_a_program_ends_at_the_call_that_fails(run_python):
+    """Also if it does nothing with the result."""
     code = (
         START
         + """
+print("before", flush=True)
 on_ranks(lambda x: peerax.precv(peerax.create_token(), x, "x", [(0, 1)]))(x)
+print("behind", flush=True)
 """
     )
     result = run_python(code, env={"PEERAX_TIMEOUT_S": "10"})
-    assert "PX202: receive without send" in result.stderr
+    assert (result.returncode, result.stdout) == (1, "before\n")
+    assert result.stderr.count("PX202: receive without send") == 1
+    assert f"--> {line(code, 'peerax.precv(peerax.cr')}" in result.stderr
 
 
 @pytest.mark.parametrize("wrong", ["PEERAX_TIMEOUT_S=0", "PEERAX_SEND=maybe", "PEERAX_BUFFER_BYTES=-1"])
