@@ -1,8 +1,6 @@
-"""Run functions on the ranks of a mesh, compare arrays bit for bit, and find the lines that reports must name."""
+"""Run functions on the ranks of a mesh, compare arrays bit for bit, and look at the errors of runs."""
 
 import functools
-import inspect
-import pathlib
 import time
 
 import jax
@@ -11,16 +9,23 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-import peerax
+from tests.ranks import chain, line, pair, ring, site
+
+__all__ = [
+    "assert_same_bits",
+    "bits",
+    "chain",
+    "grid",
+    "line",
+    "on_ranks",
+    "pair",
+    "ring",
+    "run_time_error",
+    "site",
+]
 
 _ALONG_X = P("x")
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-@functools.cache
-def line(size):
-    """Return a mesh of the first devices, with one axis "x"."""
-    return Mesh(np.array(jax.devices()[:size]), ("x",))
 
 
 @functools.cache
@@ -28,20 +33,6 @@ def grid(*sizes, names="abc"):
     """Return a mesh with axes "a", "b" and so on."""
     devices = np.array(jax.devices()[: int(np.prod(sizes))])
     return Mesh(devices.reshape(sizes), tuple(names[: len(sizes)]))
-
-
-def chain(size):
-    return [(rank, rank + 1) for rank in range(size - 1)]
-
-
-def ring(size, step=1):
-    return [(rank, (rank + step) % size) for rank in range(size)]
-
-
-def pair(x, axis_name, perm, **options):
-    """Send and receive as a pair: what ppermute does."""
-    token = peerax.psend(x, axis_name, perm, **options)
-    return peerax.precv(token, jax.tree.map(jax.typeof, x), axis_name, perm, **options)
 
 
 def on_ranks(body, size=4, *, in_specs=_ALONG_X, out_specs=_ALONG_X, **options):
@@ -66,13 +57,6 @@ def assert_same_bits(actual, expected):
     for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_array_equal(bits(a), bits(b))
-
-
-def site(function, mark):
-    """Return "file.py:line" of the line of function that ends in the comment `# mark`."""
-    lines, first = inspect.getsourcelines(function)
-    (at,) = [i for i, text in enumerate(lines) if text.rstrip().endswith(f"# {mark}")]
-    return f"{pathlib.Path(inspect.getsourcefile(function)).name}:{first + at}"
 
 
 def run_time_error(program, *args, times=2):

@@ -6,46 +6,32 @@ polynomial, so that no result is rounded: what is right is right to the last bit
 """
 
 import functools
-import inspect
-import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 import peerax
+from tests import ranks
+from tests.ranks import line, pair
 
 ROWS, WIDTH = 2, 3
 bounded = functools.partial(jnp.clip, min=-3.0, max=3.0)
 
 
-@functools.cache
-def line(size):
-    """Return a mesh of the first devices, with one axis "x"."""
-    return Mesh(np.array(jax.devices()[:size]), ("x",))
-
-
 def ring():
-    size = lax.axis_size("x")
-    return [(rank, (rank + 1) % size) for rank in range(size)]
+    return ranks.ring(lax.axis_size("x"))
 
 
 def chain():
-    return [(rank, rank + 1) for rank in range(lax.axis_size("x") - 1)]
+    return ranks.chain(lax.axis_size("x"))
 
 
 def partial():
     """Some ranks send, some receive, one does both with itself, and one does nothing."""
     return [(2, 0), (1, 1)]
-
-
-def pair(x, axis_name, perm, **options):
-    """Send and receive as a pair: what ppermute does."""
-    token = peerax.psend(x, axis_name, perm, **options)
-    return peerax.precv(token, jax.tree.map(jax.typeof, x), axis_name, perm, **options)
 
 
 def separate(x, axis_name, perm, **options):
@@ -211,10 +197,3 @@ def assert_same(actual, expected):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         assert np.abs(b).max(initial=0) < 2**24, "so large a number may have been rounded"
         np.testing.assert_array_equal(a, b)
-
-
-def site(function, mark):
-    """Return "file.py:line" of the line of function that ends in the comment `# mark`."""
-    lines, first = inspect.getsourcelines(function)
-    (at,) = [i for i, text in enumerate(lines) if text.rstrip().endswith(f"# {mark}")]
-    return f"{pathlib.Path(inspect.getsourcefile(function)).name}:{first + at}"

@@ -7,7 +7,8 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import peerax
-from tests.transformations.programs import assert_same, on_ranks, pair, site
+from tests.ranks import site
+from tests.transformations.programs import assert_same, on_ranks, pair
 
 X = jnp.arange(12.0).reshape(4, 3)
 PERMS = {

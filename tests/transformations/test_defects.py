@@ -13,7 +13,8 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import peerax
-from tests.transformations.programs import WHOLE, assert_same, on_ranks, pair, separate, site
+from tests.ranks import site
+from tests.transformations.programs import WHOLE, assert_same, on_ranks, pair, separate
 
 EXCHANGES = pytest.mark.parametrize("exchange", [pair, separate])
 CHECK_VMA = pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no-vma"])
