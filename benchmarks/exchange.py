@@ -1,10 +1,11 @@
 """An exchange on a ring, one per scan step, against jax.lax.ppermute in the same run; and separate messages.
 
-    python benchmarks/exchange.py [--ranks 2 4 8] [--repeat 9] [--quick]
+    python benchmarks/exchange.py [--ranks 2 4 8] [--repeat 9] [--quick] [--backward]
 
 Prints Markdown tables with the environment. Each number of ranks is a process of its own, since the number of CPU
 devices is fixed when JAX starts. Within it the two programs alternate, and the median of the repetitions counts;
-ratios, unlike times, can be compared between runs.
+ratios, unlike times, can be compared between runs. With --backward the programs are the transposed ones: the backward
+pass of such a loop, and nothing else.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def memcpy_seconds(size_bytes: int, ranks: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def measure(ranks: int, repeat: int, sizes: list[int]) -> None:
+def measure(ranks: int, repeat: int, sizes: list[int], backward: bool) -> None:
     """Print the rows of one number of ranks. Runs in a process with that many devices."""
     import jax
     import jax.numpy as jnp
@@ -79,7 +80,8 @@ def measure(ranks: int, repeat: int, sizes: list[int]) -> None:
         def loop(x):
             return lax.scan(step, x, None, length=steps)[0]
 
-        return jax.jit(jax.shard_map(loop, mesh=mesh, in_specs=spec, out_specs=spec))
+        f = jax.shard_map(loop, mesh=mesh, in_specs=spec, out_specs=spec)
+        return jax.jit((lambda x: jax.linear_transpose(f, x)(x)[0]) if backward else f)
 
     def seconds(f, x):
         begin = time.perf_counter()
@@ -102,7 +104,7 @@ def measure(ranks: int, repeat: int, sizes: list[int]) -> None:
         print(f"| {ranks} | {SIZES[size]} | {ours * 1e6:.1f} | {theirs * 1e6:.1f} | {theirs / ours:.2f} | {share} |")
         sys.stdout.flush()
 
-    if ranks == 2:
+    if ranks == 2 and not backward:
         messages(program, seconds, jax.device_put(jnp.zeros(2), NamedSharding(mesh, spec)), repeat)
 
 
@@ -154,12 +156,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="small messages only, few repetitions")
+    parser.add_argument("--backward", action="store_true", help="the backward pass of the loop")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     sizes = list(SIZES)[:3] if options.quick else list(SIZES)
     repeat = 3 if options.quick else options.repeat
     if options.child:
-        return measure(options.child, repeat, sizes)
+        return measure(options.child, repeat, sizes, options.backward)
     print(environment())
     print(HEADER, flush=True)
     for ranks in options.ranks:

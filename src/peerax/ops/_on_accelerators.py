@@ -11,6 +11,7 @@ from jax import lax
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._body import Body
+from peerax.ops._order import order_p
 from peerax.ops._site import location
 
 
@@ -29,7 +30,7 @@ class OnAccelerator(Body):
         return self._in_order(lambda handle, *values: (handle, _jax.rebind(eqn, values)), handle, values)
 
     def order(self, *values):
-        return list(lax.optimization_barrier(values))
+        return order_p.bind(*values)  # an optimization_barrier, which gives each value its own type
 
     def _in_order(self, operation, handle, values):
         if isinstance(handle, tuple):
