@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,9 @@ struct View {
   void* data;
   std::size_t size_bytes;
 };
+
+inline void Zero(const View& view) {
+  if (view.size_bytes != 0) std::memset(view.data, 0, view.size_bytes);
+}
 
 }  // namespace peerax
