@@ -6,10 +6,12 @@ entered although they have no operand that is differentiated or batched.
 
 import functools
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import lax
 from jax._src import core, source_info_util
 from jax._src import shard_map as _shard_map
 from jax._src.interpreters import ad, batching, partial_eval
@@ -30,12 +32,34 @@ def _innermost_body() -> _Body:
     return getattr(_bodies, "stack", [_Body((), frozenset())])[-1]
 
 
-def operands_here() -> list[Any]:
-    """What the function that is being traced to a jaxpr just now was called with, and transformations on top of it.
+_FEW = 2
+# By trace: the equation of its anchor, its variable and type. Nothing here keeps a trace alive.
+_anchors: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def operands_here(link: "AlwaysDifferentiated") -> list[Any]:
+    """What stands for all that the function which is being traced just now was called with.
 
     That is a loop's or branch's or jitted function's own operands: values of an outer jaxpr must not get into a
-    function behind its back, since JAX may use the traced function again elsewhere.
+    function behind its back, since JAX may use the traced function again elsewhere. Where there are many, a result of
+    link that depends on all of them stands for them, once in each function: a backward pass takes all that the forward
+    pass has kept.
     """
+    trace = core.trace_ctx.trace
+    equation, variable, aval = _anchors.get(trace, (lambda: None, None, None))
+    if equation() is not None:
+        return [partial_eval.DynamicJaxprTracer(trace, aval, variable, source_info_util.current(), equation())]
+    operands = _all_operands_here()
+    if len(operands) <= _FEW or not isinstance(trace, partial_eval.DynamicJaxprTrace):
+        return operands
+    anchor = link.bind(lax.full((1,), 0, np.float32), *operands, complete=False)
+    if anchor.parent is not None:
+        _anchors[trace] = (weakref.ref(anchor.parent), anchor.val, anchor.aval)
+    return [anchor]
+
+
+def _all_operands_here() -> list[Any]:
+    """What the function is called with, and transformations on top of it."""
     body = _innermost_body()
     *levels, trace = _levels(core.trace_ctx.trace)
     operands = [x for x in body.operands if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)]
@@ -83,7 +107,7 @@ class AlwaysDifferentiated(Primitive):
             with core.set_current_trace(trace.parent_trace):
                 result = self.bind(*primals, **params)
                 # Also of the tangents that the function under this trace was called with, whether used here or not.
-                moving = [*(t for t in tangents[1:] if type(t) is not ad.Zero), *operands_here()]
+                moving = [*(t for t in tangents[1:] if type(t) is not ad.Zero), *operands_here(self)]
                 tangent = self.bind(ad.instantiate_zeros(tangents[0]), *moving, **params)
             return ad.JVPTracer(trace, result, tangent)
         if isinstance(trace, ad.LinearizeTrace):
@@ -92,7 +116,7 @@ class AlwaysDifferentiated(Primitive):
                 result = self.bind(*primals, **params)
             with core.set_current_trace(trace.tangent_trace):
                 # All inputs of the linear function: what depends on none of them is not transposed.
-                tangent = self.bind(ad.instantiate_zeros(tangents[0]), *operands_here(), **params)
+                tangent = self.bind(ad.instantiate_zeros(tangents[0]), *operands_here(self), **params)
             return ad.LinearizeTracer(trace, result, tangent)
         return super().bind_with_trace(trace, args, avals, params)
 

@@ -37,7 +37,7 @@ def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> No
             params = {name: _link_to_all(param, link) for name, param in params.items()}
             if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in operands):
                 with core.set_current_trace(self):
-                    mark = link.bind(np.zeros(1, np.float32), *operands_here(), complete=True)
+                    mark = link.bind(np.zeros(1, np.float32), *operands_here(link), complete=True)
                     if takes_part(self, mark):  # not under a vmap around the shard_map, if that has nothing batched
                         return rule(link, mark, operands, params)
             return process_primitive(self, primitive, operands, params)

@@ -35,6 +35,7 @@ class Part:
     outvars: Sequence[Any]
     pairs: Sequence[tuple[Any, Any]]
     constvars: Sequence[Any] = ()
+    consts: Sequence[Any] = ()
 
     def find_pairs(self) -> dict[int, int]:
         """Return the position of the precv for the position of the psend of each pair."""
@@ -141,7 +142,7 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
     """Return a scan without sums, and one of the sums and what depends on them; None if other communication does."""
     jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
     body, _ = _expose_sums(jaxpr)
-    if consts or not any(map(_is_sum, body.eqns)):
+    if not any(map(_is_sum, body.eqns)):
         return None
     num_consts, num_carry = _jax.scan_counts(eqn.params)
     fixed, carries, xs = in_three(body.invars, num_consts, num_carry)
@@ -163,7 +164,8 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
         params = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
         params |= {"num_consts": num_consts, "num_carry": chosen.count(mine), "of_sums": mine}
         body_in = [*fixed, *_those(carries, chosen, mine), *xs, *more_xs]
-        params["jaxpr"] = Part(body_in, steps, [*_those(body.outvars, is_late, mine), *more_outs], pairs)
+        results = [*_those(body.outvars, is_late, mine), *more_outs]
+        params["jaxpr"] = Part(body_in, steps, results, pairs, body.constvars, consts)
         invars = [*operands_fixed, *_those(init, chosen, mine), *operands_xs, *more_operands]
         return eqn.replace(invars=invars, outvars=[*_those(eqn.outvars, is_late, mine), *more_results], params=params)
 
