@@ -7,7 +7,7 @@ entered although they have no operand that is differentiated or batched.
 import functools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,14 +22,14 @@ class _Body(NamedTuple):
     """What the body of a shard_map is called with, and the tags of the vmaps around it."""
 
     operands: tuple
-    batches: frozenset
+    batches: tuple  # compared by identity: to JAX all tags are equal
 
 
 _bodies = threading.local()
 
 
 def _innermost_body() -> _Body:
-    return getattr(_bodies, "stack", [_Body((), frozenset())])[-1]
+    return getattr(_bodies, "stack", [_Body((), ())])[-1]
 
 
 _FEW = 2
@@ -58,16 +58,28 @@ def operands_here(link: "AlwaysDifferentiated") -> list[Any]:
     return [anchor]
 
 
+def operands_of_body() -> list[Any]:
+    """What the body of a shard_map was called with, if that is transformed here and now, and not as a jaxpr."""
+    # The trace of a nested scope is another one with the same tag.
+    *levels, _ = _levels(core.trace_ctx.trace)
+    tags = [getattr(level, "tag", level) for level in levels]
+    return [
+        x
+        for x in _innermost_body().operands
+        if isinstance(x, core.Tracer) and any(getattr(x._trace, "tag", x._trace) is tag for tag in tags)
+    ]
+
+
 def _all_operands_here() -> list[Any]:
     """What the function is called with, and transformations on top of it."""
     body = _innermost_body()
     *levels, trace = _levels(core.trace_ctx.trace)
-    operands = [x for x in body.operands if isinstance(x, core.Tracer) and any(x._trace is level for level in levels)]
+    operands = operands_of_body()
     for level in levels:
         if isinstance(level, (ad.JVPTrace, ad.LinearizeTrace)):
             break  # jacfwd batches, and linear_transpose transposes, tangents only; values must not be then
         operands += getattr(level, _ARGUMENTS, ())
-        if isinstance(level, batching.BatchTrace) and level.tag not in body.batches:
+        if isinstance(level, batching.BatchTrace) and not any(level.tag is tag for tag in body.batches):
             # A vmap inside the function: of what it was called with, nothing is known here but that it is batched.
             operands.append(batching.BatchTracer(level, np.zeros(level.axis_data.size, np.float32), 0))
     if trace is not None:
@@ -103,11 +115,13 @@ class AlwaysDifferentiated(Primitive):
 
     def bind_with_trace(self, trace, args, avals, params, /):
         if isinstance(trace, ad.JVPTrace):
+            trace.peerax_has_begun = True
             primals, tangents = zip(*map(trace.to_primal_tangent_pair, args), strict=True)
             with core.set_current_trace(trace.parent_trace):
                 result = self.bind(*primals, **params)
                 # Also of the tangents that the function under this trace was called with, whether used here or not.
-                moving = [*(t for t in tangents[1:] if type(t) is not ad.Zero), *operands_here(self)]
+                # And of the value: what is sent may be batched because that is, in a derivative of a derivative.
+                moving = [*(t for t in tangents[1:] if type(t) is not ad.Zero), *operands_here(self), result]
                 tangent = self.bind(ad.instantiate_zeros(tangents[0]), *moving, **params)
             return ad.JVPTracer(trace, result, tangent)
         if isinstance(trace, ad.LinearizeTrace):
@@ -121,48 +135,82 @@ class AlwaysDifferentiated(Primitive):
         return super().bind_with_trace(trace, args, avals, params)
 
 
-_ARGUMENTS = "peerax_arguments"
+_ARGUMENTS = "peerax_arguments"  # of a trace: what it began with
 _linear = threading.local()
 
 
-def _expect_arguments(trace_to_jaxpr):
-    """Let linear_transpose, which traces in a way of its own, remember what the function is linear in."""
+def _within(traced: Callable, is_linear: bool) -> Callable:
+    """Note that what is traced inside is, or is not, a function that linear_transpose is to transpose."""
 
-    @functools.wraps(trace_to_jaxpr)
-    def trace_and_expect(fun, values, *args, **kwargs):
-        _linear.expected = len(values)
+    @functools.wraps(traced)
+    def trace_within(*args, **kwargs):
+        before = getattr(_linear, "on", False)
+        _linear.on = is_linear
         try:
-            return trace_to_jaxpr(fun, values, *args, **kwargs)
+            return traced(*args, **kwargs)
         finally:
-            _linear.expected = 0
+            _linear.on = before
 
-    return trace_and_expect
+    return trace_within
 
 
-def _keep_arguments(new_arg):
-    """The arguments are made first; others of that kind are tangents in the rule of a custom_jvp."""
+def _keep_arguments(new_arg: Callable) -> Callable:
+    """Let linear_transpose, which traces in a way of its own, remember what the function is linear in."""
 
     @functools.wraps(new_arg)
     def new_arg_kept(self, value):
         argument = new_arg(self, value)
-        if getattr(_linear, "expected", 0):
-            _linear.expected -= 1
-            if not argument.is_known():
-                setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
+        if getattr(_linear, "on", False) and not argument.is_known():
+            setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
         return argument
 
     return new_arg_kept
 
 
-partial_eval.trace_to_jaxpr_nounits = _expect_arguments(partial_eval.trace_to_jaxpr_nounits)
+partial_eval.trace_to_jaxpr_nounits = _within(partial_eval.trace_to_jaxpr_nounits, True)
+# The rule of a custom_jvp is traced in that way too, but is no function of tangents only.
+ad.linearize_from_jvp = _within(ad.linearize_from_jvp, False)
 partial_eval.JaxprTrace.new_arg = _keep_arguments(partial_eval.JaxprTrace.new_arg)
+
+_PRIMALS = "peerax_primals"
+
+
+def primals_of(trace: ad.JVPTrace | ad.LinearizeTrace, link: AlwaysDifferentiated) -> list[Any]:
+    """The values that a differentiated function began with, without their tangents."""
+    if isinstance(trace, ad.LinearizeTrace):  # a function of values only is traced below it
+        with core.set_current_trace(trace.parent_trace):
+            return operands_here(link)
+    return getattr(trace, _PRIMALS, [])
+
+
+def _keep_primals(make_tracer: Callable) -> Callable:
+    @functools.wraps(make_tracer)
+    def make_and_keep(trace, primal, tangent):
+        if not getattr(trace, "peerax_has_begun", False) and isinstance(primal, core.Tracer):
+            setattr(trace, _PRIMALS, [*getattr(trace, _PRIMALS, ()), primal])
+        return make_tracer(trace, primal, tangent)
+
+    return make_and_keep
+
+
+def _begin(process_primitive: Callable) -> Callable:
+    @functools.wraps(process_primitive)
+    def process(self, *args, **kwargs):
+        self.peerax_has_begun = True
+        return process_primitive(self, *args, **kwargs)
+
+    return process
+
+
+ad.maybe_jvp_tracer = _keep_primals(ad.maybe_jvp_tracer)
+ad.JVPTrace.process_primitive = _begin(ad.JVPTrace.process_primitive)
 
 
 def _bind_with_operands(bind):
     @functools.wraps(bind)
     def bind_with_trace(self, trace, args, avals, params, /):
         (body,) = params["subfuns"]
-        batches = frozenset(level.tag for level in _levels(trace) if isinstance(level, batching.BatchTrace))
+        batches = tuple(level.tag for level in _levels(trace) if isinstance(level, batching.BatchTrace))
 
         @functools.wraps(body)
         def body_with_operands(*operands):

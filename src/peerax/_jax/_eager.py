@@ -36,7 +36,8 @@ def compile_eager_shard_map_if(needs_whole_program: Callable[[Primitive, dict[st
         try:
             return evaluate_call(trace, primitive, fun, args, **params)
         except NeedsWholeProgram:
-            return _compile_call(primitive, fun, args, params)
+            pass  # and is no context of an error of the program
+        return _compile_call(primitive, fun, args, params)
 
     _shard_map.ShardMapTrace.process_primitive = process_primitive
     core.EvalTrace.process_shard_map = process_shard_map
@@ -57,6 +58,9 @@ def _compile_call(primitive, fun, args, params):
         return list(results)
 
     with eval_context(), jax.disable_jit(False):
+        if config.debug_nans.value or config.debug_infs.value:  # jit knows how to report them
+            results = jax.jit(call)(*args)
+            return trees[0].update(results)
         lowered = jax.jit(call).lower(*args)
         key = (lowered.as_text(), params["mesh"], *((core.typeof(x), getattr(x, "sharding", None)) for x in args))
         results = _compile(lowered, key)(*args)

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jax import lax
 from jax._src import core
-from jax._src.interpreters import ad, batching
+from jax._src.interpreters import ad, batching, partial_eval
 from jax._src.util import weakref_lru_cache
 
-from peerax._jax._differentiation import AlwaysDifferentiated, operands_here
+from peerax._jax._differentiation import AlwaysDifferentiated, operands_here, operands_of_body, primals_of
 from peerax._jax._jaxprs import equation_context, is_jaxpr, jaxprs_in, open_jaxpr, rebind, scan_counts
 
 _CALLS = ("jit", "closed_call", "eval_jaxpr")
@@ -30,17 +30,20 @@ def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> No
 
     def wrap(process_primitive: Callable, takes_part: Callable[[Any, Any], bool]) -> Callable:
         @functools.wraps(process_primitive)
-        def process(self, primitive, operands, params, /):
+        def process(self, primitive, args, params, /):
             rule = rules.get(primitive.name)
             if rule is None or "branches_platforms" in params or not any(map(condition, jaxprs_in(params))):
-                return process_primitive(self, primitive, operands, params)
+                return process_primitive(self, primitive, args, params)
             params = {name: _link_to_all(param, link) for name, param in params.items()}
-            if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in operands):
+            if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in args):
                 with core.set_current_trace(self):
-                    mark = link.bind(np.zeros(1, np.float32), *operands_here(link), complete=True)
+                    # A value must depend on values, lest it is taken out of a loop, and not on tangents.
+                    differentiated = takes_part is _is_differentiated
+                    operands = [*primals_of(self, link), *operands_of_body()] if differentiated else operands_here(link)
+                    mark = link.bind(np.zeros(1, np.float32), *operands, complete=True)
                     if takes_part(self, mark):  # not under a vmap around the shard_map, if that has nothing batched
-                        return rule(link, mark, operands, params)
-            return process_primitive(self, primitive, operands, params)
+                        return rule(link, mark, args, params)
+            return process_primitive(self, primitive, args, params)
 
         return process
 
@@ -48,6 +51,7 @@ def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> No
         (ad.JVPTrace, _is_differentiated),
         (ad.LinearizeTrace, _is_differentiated),
         (batching.BatchTrace, _is_batched),
+        (partial_eval.JaxprTrace, _is_unknown),
     ):
         trace.process_primitive = wrap(trace.process_primitive, takes_part)
 
@@ -75,6 +79,11 @@ def _complete(jaxpr, link):
 
 def _is_differentiated(trace, x) -> bool:
     return type(trace.to_primal_tangent_pair(x)[1]) is not ad.Zero
+
+
+def _is_unknown(trace, x) -> bool:
+    """In linear_transpose: whether it depends on what the function is linear in."""
+    return isinstance(x, partial_eval.JaxprTracer) and not x.is_known()
 
 
 def _is_batched(trace, x) -> bool:

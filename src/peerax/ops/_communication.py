@@ -71,7 +71,7 @@ def call_of(eqn) -> Any:
     """Return the only jaxpr of a call (jit, checkpoint, custom_jvp and so on), or None for anything else."""
     if eqn.primitive.name in ("scan", "while", "cond", "shard_map", "custom_linear_solve"):
         return None
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
         if name in eqn.params:
             jaxpr = eqn.params[name]
             inner, _ = _jax.open_jaxpr(jaxpr)

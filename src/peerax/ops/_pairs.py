@@ -67,11 +67,17 @@ def _same_channel(send: dict[str, Any], receive: dict[str, Any]) -> bool:
         and set(send["perm"]) == set(receive["perm"])
         and send["tag"] == receive["tag"]
         and send["path"] == receive["path"]
-        and len(send["types"]) == len(receive["types"])
     )
 
 
 def _check_agreement(send: dict[str, Any], receive: dict[str, Any]) -> None:
+    if len(send["types"]) != len(receive["types"]):
+        raise PeeraxError.of(
+            "PX203",
+            f"psend sends {len(send['types'])} arrays, and the precv that its token goes to expects "
+            f"{len(receive['types'])}",
+            locations=(location(send["site"]), location(receive["site"])),
+        )
     for sent, received in zip(send["types"], receive["types"], strict=True):
         if sent == received:
             continue

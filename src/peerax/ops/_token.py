@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.interpreters import ad, batching
 
 from peerax import _jax
@@ -14,7 +13,6 @@ from peerax.ops._vmapped_axis import keep_sent
 
 TOKEN_SHAPE = (1,)
 TOKEN_DTYPE = jnp.float32
-_ZEROS = np.zeros(TOKEN_SHAPE, TOKEN_DTYPE)  # one constant for all tokens; nobody writes to it
 
 
 def create_token(_: Any = None) -> jax.Array:
@@ -39,7 +37,7 @@ def create_token(_: Any = None) -> jax.Array:
 
 def fresh_token() -> jax.Array:
     """Make the token of a psend that was given none."""
-    return link(_ZEROS)
+    return link(jax.lax.full(TOKEN_SHAPE, 0, TOKEN_DTYPE))  # no constant, which JAX would make an operand of branches
 
 
 def link(token: jax.Array) -> jax.Array:
