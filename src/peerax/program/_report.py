@@ -1,0 +1,88 @@
+"""The outcome of a check."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from peerax.diagnostics import Diagnostic, PeeraxError
+
+_SENTENCES = {
+    "safe": "no rank can hang, and each message meets an end of its shape and dtype",
+    "unsafe": "the program can hang, or has messages that do not fit",
+    "undecided": "it cannot be said whether a rank can hang",
+}
+_ASSUMED = {
+    "rendezvous": "a send completes when it is received",
+    "buffered": "a send completes at once, whatever its size",
+}
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Report:
+    """Say whether a program is safe, and why it is not.
+
+    Args:
+        verdict: "safe", "unsafe" or "undecided".
+        diagnostics: one for each cause. Warnings do not make a program unsafe.
+        semantics: "rendezvous" or "buffered"; how sends were judged.
+        size: number of ranks.
+        assumptions: what the verdict relies on, in sentences.
+    """
+
+    verdict: Literal["safe", "unsafe", "undecided"]
+    diagnostics: tuple[Diagnostic, ...]
+    semantics: Literal["rendezvous", "buffered"]
+    size: int
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the program is proved to be safe."""
+        return self.verdict == "safe"
+
+    def raise_if_unsafe(self) -> None:
+        """Raise PeeraxError with the first error, if the verdict is "unsafe"."""
+        if self.verdict == "unsafe":
+            raise PeeraxError(next(found for found in self.diagnostics if found.severity == "error"))
+
+    def render(self, most: int = MOST_SHOWN) -> str:
+        """Return the report as plain text, with at most so many diagnostics, without a newline at its end."""
+        ranks = "1 rank" if self.size == 1 else f"{self.size} ranks"
+        parts = [f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}, {self.semantics} sends)"]
+        parts += [diagnostic.render() for diagnostic in self.diagnostics[:most]]
+        if len(self.diagnostics) > most:
+            parts.append(f"and {len(self.diagnostics) - most} more")
+        assumed = (_ASSUMED[self.semantics], *self.assumptions)
+        parts.append("\n".join(["assumed:", *(f"  {sentence}" for sentence in assumed)]))
+        return "\n\n".join(parts)
+
+    def to_json(self) -> str:
+        """Return the report as a JSON object, with all diagnostics."""
+        return json.dumps(
+            {
+                "verdict": self.verdict,
+                "semantics": self.semantics,
+                "ranks": self.size,
+                "assumptions": [_ASSUMED[self.semantics], *self.assumptions],
+                "diagnostics": [
+                    {
+                        "code": found.code,
+                        "title": found.title,
+                        "severity": found.severity,
+                        "message": found.message,
+                        "locations": [{"file": file, "line": line} for file, line in found.locations],
+                        "ranks": list(found.ranks),
+                        "channel": None
+                        if found.channel is None
+                        else dict(zip(("source", "destination", "tag"), found.channel, strict=True)),
+                        "evidence": list(found.evidence),
+                        "help": found.shown_help,
+                    }
+                    for found in self.diagnostics
+                ],
+            }
+        )
+
+    def __str__(self) -> str:
+        return self.render()
