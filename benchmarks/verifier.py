@@ -98,10 +98,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         return measure(options.child)
-    print(
-        "| program | operations | making it, s | checking it, s | memory, MiB | verdict |\n|---|---:|---:|---:|---:|---|"
-    )
-    sys.stdout.flush()
+    print("| program | operations | making it, s | checking it, s | memory, MiB | verdict |")
+    print("|---|---:|---:|---:|---:|---|", flush=True)
     for name in list(CASES)[:1] if options.quick else [*CASES, *(LARGE if options.large else ())]:
         subprocess.run([sys.executable, __file__, "--child", name], check=True)
 
