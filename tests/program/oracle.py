@@ -1,0 +1,130 @@
+"""Says whether a small program can hang by trying every order of events. Shares no code with the check.
+
+A program is unrolled into a list of steps per rank; a step is a set of parts that complete in any order. A part is
+("send", channel, type), ("receive", channel, type) or ("join", group, kind). The state is what is left of each rank's
+list, and what is in each channel's buffer.
+"""
+
+from dataclasses import dataclass
+
+from peerax.program import Branch, Collective, Exchange, Loop, Program, Recv, Send
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What can happen: the states in which nothing more can, and whether two ends that met were not alike."""
+
+    terminal: frozenset
+    mismatch: bool
+    states: int
+
+    @property
+    def safe(self) -> bool:
+        """Whether every order leads to the end of every rank, with nothing left over."""
+        return not self.mismatch and all(
+            all(not left for left in ranks) and not any(queue for _, queue in buffers)
+            for ranks, buffers in self.terminal
+        )
+
+
+def unroll(program: Program) -> list[list[tuple]]:
+    """Return the steps of each rank."""
+    steps = []
+    for rank, body in sorted((rank, process.body) for process in program.processes for rank in process.ranks):
+        steps.append(_steps(body, rank, []))
+    return steps
+
+
+def _steps(body, rank, counters):
+    steps = []
+    for item in body:
+        if isinstance(item, Loop):
+            trip = item.trip if isinstance(item.trip, int) else item.trip.values[counters[-1 - item.trip.depth]]
+            for i in range(trip):
+                steps += _steps(item.body, rank, [*counters, i])
+        elif isinstance(item, Branch):
+            chosen = item.selector.values[counters[-1 - item.selector.depth]]
+            steps += _steps(item.branches[chosen], rank, counters)
+        elif isinstance(item, Collective):
+            for group in item.groups:
+                if rank in group:
+                    steps.append((("join", tuple(sorted(group)), (item.name, item.types)),))
+        else:
+            for leaf in item.types:
+                parts = []
+                for source, destination in item.perm:
+                    channel = (source, destination, item.tag, item.path, getattr(item, "pair", None))
+                    if source == rank and isinstance(item, Send | Exchange):
+                        parts.append(("send", channel, leaf))
+                    if destination == rank and isinstance(item, Recv | Exchange):
+                        parts.append(("receive", channel, leaf))
+                if parts:
+                    steps.append(tuple(parts))
+    return steps
+
+
+def explore(program: Program, capacity: float) -> Outcome:
+    """Try every order of events, with room for so many messages on each channel."""
+    steps = unroll(program)
+    # A rank is (position, parts of that step that are left).
+    first = tuple((0, frozenset(range(len(rank[0]) if rank else 0))) for rank in steps)
+    todo, seen = [(first, frozenset())], {(first, frozenset())}
+    terminal, mismatch = set(), False
+    while todo:
+        state = todo.pop()
+        following = list(_events(steps, state, capacity))
+        mismatch |= any(wrong for _, wrong in following)
+        if not following:
+            ranks, buffers = state
+            left = tuple((p, parts) if p < len(s) else () for (p, parts), s in zip(ranks, steps, strict=True))
+            terminal.add((left, buffers))
+        for after, _ in following:
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+    return Outcome(frozenset(terminal), mismatch, len(seen))
+
+
+def _events(steps, state, capacity):
+    """Yield each state that one event leads to, and whether two ends met in it that are not alike."""
+    ranks, buffers = state
+    contents = dict(buffers)
+    heads = [
+        (rank, i, *steps[rank][position][i])
+        for rank, (position, parts) in enumerate(ranks)
+        if position < len(steps[rank])
+        for i in parts
+    ]
+    for rank, i, kind, where, what in heads:
+        if kind == "send" and capacity == 0:
+            for peer, j, other, there, wanted in heads:
+                if other == "receive" and there == where:
+                    yield (_advance(steps, ranks, [(rank, i), (peer, j)]), buffers), what != wanted
+        elif kind == "send" and len(contents.get(where, ())) < capacity:
+            after = {**contents, where: (*contents.get(where, ()), what)}
+            yield (_advance(steps, ranks, [(rank, i)]), _frozen(after)), False
+        elif kind == "receive" and contents.get(where):
+            sent, *rest = contents[where]
+            after = {**contents, where: tuple(rest)}
+            yield (_advance(steps, ranks, [(rank, i)]), _frozen(after)), sent != what
+        elif kind == "join" and rank == min(where):
+            there = [(r, j, w) for r, j, k, g, w in heads if k == "join" and g == where]
+            if len(there) == len(where):
+                after = _advance(steps, ranks, [(r, j) for r, j, _ in there])
+                yield (after, buffers), any(w != what for _, _, w in there)
+
+
+def _frozen(contents):
+    return frozenset((channel, queue) for channel, queue in contents.items() if queue)
+
+
+def _advance(steps, ranks, done):
+    after = list(ranks)
+    for rank, part in done:
+        position, parts = after[rank]
+        parts -= {part}
+        if not parts:
+            position += 1
+            parts = frozenset(range(len(steps[rank][position]))) if position < len(steps[rank]) else frozenset()
+        after[rank] = (position, parts)
+    return tuple(after)
