@@ -7,7 +7,7 @@ list, and what is in each channel's buffer.
 
 from dataclasses import dataclass
 
-from peerax.program import Branch, Collective, Exchange, Loop, Program, Recv, Send
+from peerax.program import Branch, Collective, Exchange, Loop, Program, Recv, Send, Table
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,56 @@ class Outcome:
         )
 
 
-def unroll(program: Program) -> list[list[tuple]]:
+class _Open(Exception):
+    """A value is not chosen yet: which one, and how many there are."""
+
+
+class _Values:
+    """Chosen values of what is not known: the k-th use of a uniform one is the same on all ranks."""
+
+    def __init__(self, chosen):
+        self._chosen, self._uses = chosen, {}
+
+    def value(self, value, counters, rank, number):
+        if isinstance(value, int):
+            return value
+        if isinstance(value, Table):
+            return value.values[counters[-1 - value.depth]]
+        use = self._uses[rank, value.name] = self._uses.get((rank, value.name), -1) + 1
+        key = value.name, use, None if value.kind == "uniform" else rank
+        if key not in self._chosen:
+            raise _Open(key, number)
+        return self._chosen[key]
+
+
+def unroll(program: Program, chosen=None) -> list[list[tuple]]:
     """Return the steps of each rank."""
-    steps = []
-    for rank, body in sorted((rank, process.body) for process in program.processes for rank in process.ranks):
-        steps.append(_steps(body, rank, []))
-    return steps
+    bodies = sorted((rank, process.body) for process in program.processes for rank in process.ranks)
+    values = _Values(chosen or {})
+    return [_steps(body, rank, [], values) for rank, body in bodies]
 
 
-def _steps(body, rank, counters):
+def all_values(program: Program, chosen=None):
+    """Yield each choice of what is not known; loops of unknown length run up to twice."""
+    chosen = chosen or {}
+    try:
+        unroll(program, chosen)
+        yield chosen
+    except _Open as found:
+        key, number = found.args
+        for value in range(number):
+            yield from all_values(program, {**chosen, key: value})
+
+
+def _steps(body, rank, counters, values):
     steps = []
     for item in body:
         if isinstance(item, Loop):
-            trip = item.trip if isinstance(item.trip, int) else item.trip.values[counters[-1 - item.trip.depth]]
-            for i in range(trip):
-                steps += _steps(item.body, rank, [*counters, i])
+            for i in range(values.value(item.trip, counters, rank, 3)):
+                steps += _steps(item.body, rank, [*counters, i], values)
         elif isinstance(item, Branch):
-            chosen = item.selector.values[counters[-1 - item.selector.depth]]
-            steps += _steps(item.branches[chosen], rank, counters)
+            chosen = values.value(item.selector, counters, rank, len(item.branches))
+            steps += _steps(item.branches[chosen], rank, counters, values)
         elif isinstance(item, Collective):
             for group in item.groups:
                 if rank in group:
@@ -63,9 +95,9 @@ def _steps(body, rank, counters):
     return steps
 
 
-def explore(program: Program, capacity: float) -> Outcome:
+def explore(program: Program, capacity: float, chosen=None) -> Outcome:
     """Try every order of events, with room for so many messages on each channel."""
-    steps = unroll(program)
+    steps = unroll(program, chosen)
     # A rank is (position, parts of that step that are left).
     first = tuple((0, frozenset(range(len(rank[0]) if rank else 0))) for rank in steps)
     todo, seen = [(first, frozenset())], {(first, frozenset())}

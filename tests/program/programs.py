@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from peerax.program import Branch, Collective, Exchange, Loop, Program, Recv, Send, Table
+from peerax.program import Branch, Collective, Exchange, Loop, Program, Recv, Send, Table, Unknown
 
 SMALL, LARGE, HALF = "float32[4]", "float32[8]", "bfloat16[4]"
 
@@ -33,6 +33,15 @@ class Select:
     nodes: tuple
 
 
+@dataclass(frozen=True)
+class Unsure:
+    """Nodes of a loop of unknown length, or of one of the branches that a value chooses which is not known."""
+
+    name: str
+    kind: str
+    branches: tuple
+
+
 def to_program(size, nodes) -> Program:
     """Return what each rank does."""
     return Program.of(_body(nodes, rank) for rank in range(size))
@@ -45,6 +54,10 @@ def _body(nodes, rank):
             body += [node.operation] if rank in node.ranks else []
         elif isinstance(node, Repeat):
             body.append(Loop(node.trip, _body(node.nodes, rank), ("loop.py", 1)))
+        elif isinstance(node, Unsure):
+            value, (first, *others) = Unknown(node.name, node.kind), [_body(nodes, rank) for nodes in node.branches]
+            where = ("loop.py", 4)
+            body.append(Branch(value, (first, *others), where) if others else Loop(value, first, where))
         else:
             table = node.tables[rank]
             branch = Branch(Table(table), ((), _body(node.nodes, rank)), ("loop.py", 3))
@@ -135,3 +148,17 @@ def small_nodes(draw, changes=3):
 def small_programs():
     """Programs that the oracle can try every order of."""
     return small_nodes().map(lambda made: to_program(*made))
+
+
+@st.composite
+def unsure_nodes(draw, kinds=("uniform",)):
+    """Return the number of ranks, and nodes of which one or two parts depend on what is not known."""
+    size, nodes = draw(small_nodes(changes=1))
+    for name in ["p", "q"][: draw(st.integers(1, 2))]:
+        at = draw(st.integers(0, len(nodes) - 1))
+        end = draw(st.integers(at + 1, min(len(nodes), at + 4)))
+        inside, others = nodes[at:end], draw(st.sampled_from([0, 0, 1, 2]))
+        more = [(), inside, tuple(node for node in inside if draw(st.booleans()))][1 if others == 2 else 0 :: 2]
+        branches = (inside, *(more[:1] if others else ()))
+        nodes = (*nodes[:at], Unsure(name, draw(st.sampled_from(kinds)), branches), *nodes[end:])
+    return size, nodes

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from peerax.program._ir import Program
-from peerax.program._judge import judge
 from peerax.program._report import Report
+from peerax.program._unknowns import decide
 
 
 def check_program(program: Program, semantics: Literal["rendezvous", "buffered"] = "rendezvous") -> Report:
@@ -20,7 +20,7 @@ def check_program(program: Program, semantics: Literal["rendezvous", "buffered"]
     """
     if semantics not in ("rendezvous", "buffered"):
         raise ValueError(f"semantics is 'rendezvous' or 'buffered', not {semantics!r}")
-    judgement = judge(program, semantics == "buffered")
+    judgement = decide(program, semantics == "buffered")
     codes = {finding.code for finding in judgement.findings if finding.severity == "error"}
     verdict = "safe" if judgement.safe else "undecided" if codes <= {"PX211"} else "unsafe"
     return Report(verdict, judgement.findings, semantics, program.size)

@@ -225,7 +225,7 @@ def _validate(body: Body, trips: tuple[int | None, ...], size: int) -> None:
             members = [rank for group in item.groups for rank in group]
             if len(set(members)) < len(members) or any(not 0 <= rank < size for rank in members):
                 raise ValueError(f"groups {item.groups} are not disjoint groups of ranks 0..{size - 1}")
-        else:
+        elif isinstance(item, (Send, Recv, Exchange)):
             for ranks in zip(*item.perm, strict=True):
                 if len(set(ranks)) < len(ranks) or any(not 0 <= rank < size for rank in ranks):
                     raise ValueError(f"{item.perm} is not a perm of ranks 0..{size - 1}")
