@@ -82,7 +82,8 @@ def _steps(body, rank, counters, values):
                 if rank in group:
                     steps.append((("join", tuple(sorted(group)), (item.name, item.types)),))
         else:
-            for leaf in item.types:
+            # A pair posts all its leaves together; they come one after the other on a channel of their own.
+            for leaf in [item.types] if isinstance(item, Exchange) else item.types:
                 parts = []
                 for source, destination in item.perm:
                     channel = (source, destination, item.tag, item.path, getattr(item, "pair", None))

@@ -72,13 +72,14 @@ class _Lowering:
     groups: dict[tuple, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Where all ends of a kind of channel have equally many leaves, one message stands for all of them.
+        # Where all ends of a kind of channel have equally many leaves, one message stands for all of them. A pair posts
+        # all its leaves together, so there it always does.
         counts: dict[tuple, set[int]] = {}
         for process in self.program.processes:
             for operation in operations(process.body):
                 if not isinstance(operation, (Collective, Fence)):
                     counts.setdefault(key_of(operation), set()).add(len(operation.types))
-        self._whole = {key for key, lengths in counts.items() if len(lengths) == 1}
+        self._whole = {key for key, lengths in counts.items() if len(lengths) == 1 or key[2] >= 0}
         self._ends: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
         self._members: dict[int, dict[int, tuple[int, ...]]] = {}
 

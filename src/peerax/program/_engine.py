@@ -41,7 +41,7 @@ class Run:
         pending: by channel with several types, what is in buffers or waits.
         joined: by group with several kinds of collective, who is there.
         mismatches, dropped: what was found, once for each pair of operations, and for each end.
-        covered: ranks of which one iteration of a loop of unknown length was seen to repeat another one.
+        covered: (rank, n) if an iteration of a loop of unknown length was seen to repeat the one n before.
         unclean: a message was in a buffer when all ranks came to a fence.
         gave_up: there were too many iterations.
     """
@@ -61,7 +61,7 @@ class Run:
     joined: dict[int, list]
     mismatches: dict[tuple, Mismatch] = field(default_factory=dict)
     dropped: dict[tuple, tuple[int, Operation, Iterations]] = field(default_factory=dict)
-    covered: set[int] = field(default_factory=set)
+    covered: set[tuple[int, int]] = field(default_factory=set)
     unclean: bool = False
     gave_up: bool = False
     events: int = 0

@@ -13,6 +13,7 @@ from peerax.program._print import runs
 from peerax.program._totals import Totals
 
 _MOST_LINES = 4
+_ONE_SIDED = {"PX201", "PX202", "PX210", "PX211"}
 
 
 class Single(NamedTuple):
@@ -36,17 +37,33 @@ def findings(run: Run, totals: Totals) -> list[Finding]:
 
 
 def together(singles: Iterable[Single]) -> list[Finding]:
-    """Make one finding of those that are about the same lines."""
+    """Make one finding of those that have one cause."""
     groups: dict[tuple, list[Single]] = {}
     for single in singles:
-        groups.setdefault((single.code, single.locations, single.help), []).append(single)
+        # Of what has no other end, the line of the end that is there tells; otherwise both do.
+        cause = single.locations[:1] if single.code in _ONE_SIDED else single.locations
+        groups.setdefault((single.code, cause, single.help), []).append(single)
     found = []
-    for (code, locations, help_text), group in groups.items():
+    for (code, _, help_text), group in groups.items():
         first = group[0]
         ranks = sorted({rank for single in group for rank in single.ranks})
-        more = f"\nand {len(group) - 1} more, at the same lines" if len(group) > 1 else ""
-        channel = None if first.channel is None else first.channel[:3]
-        found.append(Finding(code, first.message + more, locations, tuple(ranks), channel, help=help_text))
+        lines = sorted({line for single in group for line in single.locations[1:]} - {first.locations[0]})
+        channels = {single.channel for single in group if single.channel is not None}
+        more = (
+            f"\nand {len(channels) - 1} more such channel{'s' if len(channels) > 2 else ''}"
+            if len(channels) > 1
+            else ""
+        )
+        found.append(
+            Finding(
+                code,
+                first.message + more,
+                (first.locations[0], *lines[: _MOST_LINES - 1]),
+                tuple(ranks),
+                None if first.channel is None else first.channel[:3],
+                help=help_text,
+            )
+        )
     return sorted(found, key=lambda finding: (finding.code, finding.locations))
 
 

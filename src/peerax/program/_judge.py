@@ -19,12 +19,12 @@ class Judgement:
     Args:
         findings: what is wrong; warnings among them if a program needs buffers and may have them.
         fenced: ranks could not get to a fence, so the findings are not all that there is.
-        covered: ranks whose iterations of a loop of unknown length were seen to repeat each other.
+        covered: (rank, n) if an iteration of a loop of unknown length was seen to repeat the one n before.
     """
 
     findings: tuple[Finding, ...]
     fenced: bool = False
-    covered: frozenset[int] = frozenset()
+    covered: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def safe(self) -> bool:

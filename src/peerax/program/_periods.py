@@ -57,8 +57,8 @@ class Periods:
         advancing = _advancing(loops, run)
         if not advancing:
             return False
-        if all(isinstance(loop[1], Probe) and step == 1 for _, loop, step in advancing):
-            run.covered |= {rank for rank, _, _ in advancing}
+        if all(isinstance(loop[1], Probe) for _, loop, _ in advancing):
+            run.covered |= {(rank, step) for rank, _, step in advancing}
         room = [(loop[1] - 1 - loop[0]) // step for _, loop, step in advancing]
         for before, now, took_before, took in zip(backlog, run.backlog, taken, run.taken, strict=True):
             if now < before:

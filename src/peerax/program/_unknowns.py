@@ -126,11 +126,10 @@ def _differing(bodies: list[Body]) -> list[Finding]:
                 continue
             inside = [operation for part in _parts(item) for operation in _items(part) if not _parts(operation)]
             what = "how often it runs" if isinstance(item, Loop) else "which branch is taken"
-            where = _where(item)
             if value.kind == "varying":
-                code, message = "PX210", f"{where} communicates, and {what} may differ between ranks"
+                code, message = "PX210", f"{_where(item)} communicates, and {what} may differ between ranks"
             else:
-                code, message = "PX211", f"{where} communicates, and {what} is not known to be the same on all ranks"
+                code, message = "PX211", f"{_where(item)} communicates, and {what} may or may not differ between ranks"
             lines = dict.fromkeys((item.location, *lines_of(inside)))
             singles.append(Single(code, tuple(lines), (rank,), None, message))
     return together(singles)
@@ -167,7 +166,7 @@ def _closed(size: int, nodes: Nodes, buffered: bool) -> bool:
             inside = Program.of(parts[rank][number] if rank in parts else () for rank in range(size))
         except ValueError:  # a table depends on a loop around
             return False
-        if not decide(inside, buffered).safe:
+        if decide(inside, buffered).findings:
             return False
     return True
 
@@ -199,20 +198,24 @@ def _try(bodies: list[Body], nodes: dict[str, Nodes], buffered: bool) -> Judgeme
     if top != set(nodes) or number > _MOST_TRIES:
         return _undecided(samples)
     bad: list[tuple[tuple[int, ...], Judgement]] = []
-    covered: set[int] = set()
+    warnings: list[Finding] = []
+    covered: set[tuple[int, int]] = set()
     for values in product(*choices):
         chosen = dict(zip(nodes, values, strict=True))
         judgement = decide(Program.of(_replace(body, partial(_fixed, chosen)) for body in bodies), buffered)
         if any(finding.code == "PX211" for finding in judgement.findings):
             return _undecided(samples)
         covered |= judgement.covered
-        if not judgement.safe:
+        if judgement.safe:
+            warnings += judgement.findings
+        else:
             bad.append((values, judgement))
     loops = [found for node, found in zip(samples, nodes.values(), strict=True) if isinstance(node, Loop)]
     if not bad:
-        # One iteration was seen to repeat another one: so it is with more of them.
-        proved = not loops or (len(loops) == 1 and covered >= set(loops[0]))
-        return Judgement(()) if proved else _undecided(samples)
+        # On all ranks an iteration repeats the one n before: more of them change nothing, and fewer were tried.
+        steps = {step for _, step in covered}
+        proved = not loops or (len(loops) == len(steps) == 1 and {rank for rank, _ in covered} >= set(loops[0]))
+        return Judgement(tuple(dict.fromkeys(warnings))) if proved else _undecided(samples)
     # Several values may depend on each other in a way that leaves out those with which the program is not safe.
     if len(bad) < number and len(nodes) > 1:
         return _undecided(samples)
