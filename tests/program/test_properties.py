@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from peerax.perm import inverse
 from peerax.program import Collective, Exchange, Loop, Program, Recv, Send, check_program
+from peerax.program._judge import judge
 from tests.program.programs import Op, Repeat, Select, correct, small_nodes, to_program
 from tests.program.test_against_oracle import PROGRAMS
 
@@ -106,6 +107,8 @@ def test_an_unrolled_loop(made, trip, outer):  # P-4; iterations are skipped in 
     flat = Program.of(unrolled(body) for body in program.bodies())
     for semantics in ("rendezvous", "buffered"):
         assert codes(program, semantics) == codes(flat, semantics)
+        # Also where closed loops are not set apart.
+        assert judge(program, semantics == "buffered").safe == check_program(flat, semantics).ok
 
 
 @few

@@ -48,7 +48,7 @@ unknowns = st.builds(Unknown, words, st.sampled_from(["uniform", "varying", "unk
 def bodies(draw, trips=()):
     """A body; trips are those of the loops around it, innermost first, None if unknown."""
     items = []
-    for _ in range(draw(st.integers(0, 3))):
+    for _ in range(draw(st.integers(0, 2))):
         kind = draw(st.sampled_from(["operation", "operation", "loop", "branch"]))
         known = [depth for depth, trip in enumerate(trips) if trip is not None]
 
@@ -57,7 +57,7 @@ def bodies(draw, trips=()):
             length = trips[depth] + draw(small)
             return Table(tuple(draw(st.lists(st.integers(0, most), min_size=length, max_size=length))), depth)
 
-        if kind == "operation" or len(trips) > 2:
+        if kind == "operation" or len(trips) > 1:
             items.append(draw(operations))
         elif kind == "loop":
             trip = table(3) if known and draw(st.booleans()) else draw(st.one_of(small, unknowns))
@@ -66,13 +66,13 @@ def bodies(draw, trips=()):
             )
             items.append(Loop(trip, draw(bodies((longest, *trips))), draw(locations)))
         else:
-            branches = tuple(draw(st.lists(bodies(trips), min_size=1, max_size=3)))
+            branches = tuple(draw(st.lists(bodies(trips), min_size=1, max_size=2)))
             selector = table(len(branches) - 1) if known and draw(st.booleans()) else draw(unknowns)
             items.append(Branch(selector, branches, draw(locations)))
     return tuple(items)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(bodies(), min_size=2, max_size=2), st.lists(st.booleans(), min_size=SIZE, max_size=SIZE))
 def test_text_parses_back(two, which):
     program = Program.of(two[choice] for choice in which)

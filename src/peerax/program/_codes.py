@@ -4,9 +4,12 @@ A page shows a program that fails with its code, so these codes move to `peerax.
 checks JAX programs. Until then they are here, with the titles that they keep.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peerax.diagnostics import CODES, Code, Diagnostic
+from peerax.program._print import runs
+
+_MOST_RANKS = 8
 
 _ALL = (
     Code(
@@ -49,3 +52,13 @@ class Finding(Diagnostic):
     @property
     def shown_help(self) -> str:
         return self.help or (PROGRAM_CODES.get(self.code) or CODES[self.code]).help
+
+    def render(self) -> str:
+        """Return the diagnostic as plain text, with many ranks folded."""
+        if len(self.ranks) <= _MOST_RANKS:
+            return super().render()
+        lines = replace(self, ranks=()).render().splitlines()
+        lines.insert(
+            1 + len(set(self.locations)) + len(self.message.splitlines()), f"  ranks: {runs(sorted(self.ranks))}"
+        )
+        return "\n".join(lines)

@@ -15,7 +15,8 @@ class Wait:
     Args:
         operation: what the rank is in.
         role: SEND or RECV for a message, JOIN for a collective, FENCE.
-        channel: number of the channel of a message.
+        channel: number of the channel of a message, else None.
+        group: number of the group of a collective, else None.
         needed: the operation of the other rank that would end the wait, if it has one.
     """
 
@@ -24,6 +25,7 @@ class Wait:
     operation: Operation
     role: int
     channel: int | None
+    group: int | None
     needed: Operation | None
     iterations: Iterations
 
@@ -80,7 +82,9 @@ def _wait(run: Run, rank: int, edge: tuple[int, int, int | None]) -> Wait:
     peer, role, channel = edge
     instruction = run.code.ranks[rank][run.at[rank]]
     operation = instruction[2]
+    group = None
     if channel is None:
+        group = instruction[1]
         needed = _next(run, peer, lambda other: other[:2] == instruction[:2])
     else:
         wanted = (RECV if role == SEND else SEND, channel)
@@ -89,7 +93,7 @@ def _wait(run: Run, rank: int, edge: tuple[int, int, int | None]) -> Wait:
             peer,
             lambda other: other[:2] == wanted or (other[0] == PARTS and any(part[:2] == wanted for part in other[1])),
         )
-    return Wait(rank, peer, operation, role, channel, needed, run.iterations(rank))
+    return Wait(rank, peer, operation, role, channel, group, needed, run.iterations(rank))
 
 
 def _next(run: Run, rank: int, matches) -> Operation | None:

@@ -13,7 +13,7 @@ _MOST_WAITS = 8
 
 
 def deadlocks(rendezvous: Run, buffered: Run | None) -> list[Finding]:
-    """Return a finding for each cycle; buffered is the run of the same program with buffers, if there is one.
+    """Return a finding for each cycle; buffered is the run of the same program with buffers, if that is stuck too.
 
     A cycle that is there with buffers hangs always. One that is not, is told apart by its ranks.
     """
@@ -23,8 +23,16 @@ def deadlocks(rendezvous: Run, buffered: Run | None) -> list[Finding]:
     found += [("PX208", rendezvous, cycle) for cycle in find_cycles(rendezvous) if not held & set(cycle.ranks)]
     groups: dict[tuple, list[tuple[Run, Cycle]]] = {}
     for code, run, cycle in found:
-        groups.setdefault((code, _lines(cycle)), []).append((run, cycle))
+        if not _is_consequence(run, cycle):
+            groups.setdefault((code, _lines(cycle)), []).append((run, cycle))
     return [_finding(code, *alike[0], len(alike)) for (code, _), alike in groups.items()]
+
+
+def _is_consequence(run: Run, cycle: Cycle) -> bool:
+    """Whether an end in the cycle met one that was not meant for it, since there are too many of them."""
+    channels = {key[1] for key in run.limits if len(key) == 2}
+    groups = {key[1] for key in run.limits if len(key) == 3}
+    return any(wait.channel in channels or wait.group in groups for wait in cycle.waits)
 
 
 def _finding(code: str, run: Run, cycle: Cycle, number: int) -> Finding:

@@ -44,6 +44,7 @@ class Run:
         covered: (rank, n) if an iteration of a loop of unknown length was seen to repeat the one n before.
         unclean: a message was in a buffer when all ranks came to a fence.
         gave_up: there were too many iterations.
+        iterations_seen: iterations that were not skipped, of loops without tables.
     """
 
     code: Code
@@ -64,7 +65,7 @@ class Run:
     covered: set[tuple[int, int]] = field(default_factory=set)
     unclean: bool = False
     gave_up: bool = False
-    events: int = 0
+    iterations_seen: int = 0
 
     @property
     def stuck(self) -> list[int]:
@@ -99,10 +100,10 @@ def start(code: Code, totals: Totals, buffered: bool) -> Run:
     )
 
 
-def run(state: Run, most_iterations: int = 20_000_000) -> Run:
+def run(state: Run, most_iterations: int = 5_000_000) -> Run:
     """Run a program until nothing more can happen, and return the run.
 
-    Iterations that repeat others are skipped. Where too many are left, the run gives up.
+    Iterations that repeat others are skipped. Where too many are left, of loops without tables, the run gives up.
     """
     at, left, waiting, backlog, arrived = state.at, state.left, state.waiting, state.backlog, state.arrived
     taken, buffered, groups = state.taken, state.buffered, state.code.groups
@@ -111,10 +112,11 @@ def run(state: Run, most_iterations: int = 20_000_000) -> Run:
     ends = _Ends(state)
     special = {channel for _, channel in (key for key in state.limits if len(key) == 2)} | set(state.pending)
     special_groups = {key[1] for key in state.limits if len(key) == 3} | set(state.joined)
-    ready = list(range(len(at) - 1, -1, -1))
+    # First come, first served: so the ranks stay close to each other, and their states repeat soon.
+    ready = deque(range(len(at)))
     activations = iterations = 0
     while ready:
-        rank = ready.pop()
+        rank = ready.popleft()
         code, loops, pc = state.code.ranks[rank], state.loops[rank], at[rank]
         while True:
             instruction = code[pc]
@@ -161,13 +163,13 @@ def run(state: Run, most_iterations: int = 20_000_000) -> Run:
                 if loop[0] + 1 < loop[1]:
                     loop[0] += 1
                     pc = instruction[1]
-                    iterations += 1
                     if instruction[2]:
                         at[rank] = pc
                         periods.visit(rank)
-                    if iterations > most_iterations:
-                        state.gave_up = True
-                        return state
+                        iterations += 1
+                        if iterations > most_iterations:
+                            state.gave_up = True
+                            return state
                 else:
                     loops.pop()
                     pc += 1
@@ -208,7 +210,7 @@ def run(state: Run, most_iterations: int = 20_000_000) -> Run:
             else:
                 break  # END
         at[rank] = pc
-    state.events = iterations
+    state.iterations_seen = iterations
     return state
 
 
@@ -218,7 +220,7 @@ class _Ends:
     def __init__(self, state: Run) -> None:
         self._state = state
 
-    def post(self, rank: int, instruction: tuple, ready: list[int]) -> bool:
+    def post(self, rank: int, instruction: tuple, ready: deque[int]) -> bool:
         """Post all ends of an instruction, and return whether they all completed."""
         state = self._state
         if instruction[0] == PARTS:

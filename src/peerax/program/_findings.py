@@ -32,7 +32,8 @@ def findings(run: Run, totals: Totals) -> list[Finding]:
     singles = [*_unmatched(run, totals), *_unjoined(run, totals)]
     unequal = totals.unequal_channels()
     # Where a message has no other end, those behind it met ends that were not meant for them.
-    singles += [_differs(run, found) for found in run.mismatches.values() if found.channel not in unequal]
+    mismatches = sorted(run.mismatches.values(), key=lambda found: found.ranks)
+    singles += [_differs(run, found) for found in mismatches if found.channel not in unequal]
     return together(singles)
 
 
@@ -49,11 +50,7 @@ def together(singles: Iterable[Single]) -> list[Finding]:
         ranks = sorted({rank for single in group for rank in single.ranks})
         lines = sorted({line for single in group for line in single.locations[1:]} - {first.locations[0]})
         channels = {single.channel for single in group if single.channel is not None}
-        more = (
-            f"\nand {len(channels) - 1} more such channel{'s' if len(channels) > 2 else ''}"
-            if len(channels) > 1
-            else ""
-        )
+        more = f"\nand {len(channels) - 1} more on other channels" if len(channels) > 1 else ""
         found.append(
             Finding(
                 code,
@@ -72,7 +69,7 @@ def name(operation: Operation) -> str:
     if isinstance(operation, Collective):
         return operation.name
     if isinstance(operation, Exchange):
-        return "pair of psend and precv"
+        return "the pair of psend and precv"
     return {"Send": "psend", "Recv": "precv"}.get(type(operation).__name__, type(operation).__name__.lower())
 
 
@@ -107,16 +104,12 @@ def _unmatched(run: Run, totals: Totals) -> Iterator[Single]:
                 crossed |= {c, other}
                 yield _tags_crossed(send, receive)
                 break
-    pairs: set[tuple] = set()
+    pairs: set[int] = set()
     for c, found in surplus.items():
-        if c in crossed:
-            continue
-        if found.ends.pair >= 0:  # of a pair that only one rank takes part in, one half is enough to report
-            key = (found.ends.pair, found.rank)
-            if key in pairs:
-                continue
-            pairs.add(key)
-        yield found.single()
+        # Of a pair that some rank leaves out, one half is enough to report.
+        if c not in crossed and found.ends.pair not in pairs:
+            yield found.single()
+            pairs |= {found.ends.pair} - {-1}
 
 
 def _crosses(send: Channel, receive: Channel) -> bool:
@@ -146,11 +139,6 @@ class _Surplus:
         numbers = (sends, receives) if role == SEND else (receives, sends)
         return cls(role, run.code.channels[c], *numbers, operation, iterations, lines)
 
-    @property
-    def rank(self) -> int:
-        """The rank that has the ends."""
-        return self.ends.source if self.role == SEND else self.ends.destination
-
     def single(self) -> Single:
         source, destination = self.ends[:2]
         what = f"{name(self.operation)} at {place(self.operation.location)}{in_loops(self.iterations)}"
@@ -160,6 +148,9 @@ class _Surplus:
         else:
             text = f"rank {destination} receives from rank {source} in {what}, and rank {source} never sends it"
             counted = f"{_messages(self.number)} expected, {self.others} sent"
+        if self.ends.pair >= 0:
+            here, there = (source, destination) if self.role == SEND else (destination, source)
+            text = f"rank {here} takes part in {what}, and rank {there} does not"
         code = "PX201" if self.role == SEND else "PX202"
         lines = dict.fromkeys((*lines_of([self.operation]), *self.other_lines))
         return Single(code, tuple(lines), (source, destination), self.ends, f"{text}\non this channel: {counted}")

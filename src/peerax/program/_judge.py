@@ -43,9 +43,9 @@ def judge(program: Program, buffered: bool) -> Judgement:
     if not waits.stuck:
         return Judgement(tuple(findings(waits, totals)), covered=frozenset(waits.covered))
     buffers = run(start(code, totals, True))
-    if buffers.gave_up:
+    if buffers.gave_up and buffered:
         return Judgement((_gave_up(),))
-    cycles = deadlocks(waits, buffers if buffers.stuck else None)
+    cycles = deadlocks(waits, buffers if buffers.stuck and not buffers.gave_up else None)
     if buffered:
         cycles = [replace(cycle, severity="warning") if cycle.code == "PX208" else cycle for cycle in cycles]
     decisive = buffers if buffered else waits

@@ -5,9 +5,20 @@ can happen again, until a loop ends or a buffer is empty: by then all of it is s
 follows Brent's algorithm: a new one after 1, 2, 4, ... iterations, so that a period is found soon after it begins.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from peerax.program._code import Probe
+
+
+@dataclass
+class _Kept:
+    """A state to compare with: where it was kept, and how many states are compared before another one is."""
+
+    place: tuple[int, int] = (-1, -1)
+    state: tuple = ()
+    visits: int = 0
+    patience: int = 1
 
 
 class Periods:
@@ -15,24 +26,27 @@ class Periods:
 
     def __init__(self, run: Any) -> None:
         self._run = run
-        self._kept: tuple | None = None
-        self._place = (-1, -1)
-        self._visits = 0
-        self._patience = 1
+        # One for each depth of loops: an outer loop has its own period, and each iteration begins those inside anew.
+        self._kept: list[_Kept] = []
 
     def visit(self, rank: int) -> None:
         """Look at the state: rank has just begun another iteration of a loop that no table depends on."""
-        run = self._run
-        self._visits += 1
-        if self._place == (rank, run.at[rank]) and self._kept is not None and self._skip():
-            self._kept, self._visits, self._patience = None, 0, 1
-        if self._kept is None or self._visits >= self._patience:
-            self._keep(rank)
+        place, depth = (rank, self._run.at[rank]), len(self._run.loops[rank])
+        while len(self._kept) < depth:
+            self._kept.append(_Kept())
+        del self._kept[depth:]
+        kept = self._kept[depth - 1]
+        kept.visits += 1
+        if kept.place == place:
+            self._skip(*kept.state)
+        # A state stays where something was skipped: a short repetition, such as of a buffer that is emptied, may be a
+        # part of a longer one.
+        if kept.visits >= kept.patience:
+            self._kept[depth - 1] = _Kept(place, self._copy(), 0, 2 * kept.patience)
 
-    def _keep(self, rank: int) -> None:
+    def _copy(self) -> tuple:
         run = self._run
-        self._place = (rank, run.at[rank])
-        self._kept = (
+        return (
             run.at[:],
             run.left[:],
             run.waiting[:],
@@ -44,19 +58,17 @@ class Periods:
             {channel: list(queue) for channel, queue in run.pending.items()},
             {group: list(joined) for group, joined in run.joined.items()},
         )
-        self._visits, self._patience = 0, 2 * self._patience
 
-    def _skip(self) -> bool:
-        """Skip as many repetitions as possible; return whether there were any."""
+    def _skip(self, at, left, waiting, arrived, loops, backlog, taken, used, pending, joined) -> None:
+        """Skip as many repetitions of what happened since a state as possible."""
         run = self._run
-        at, left, waiting, arrived, loops, backlog, taken, used, pending, joined = self._kept
         if at != run.at or left != run.left or waiting != run.waiting or arrived != run.arrived:
-            return False
+            return
         if any(list(queue) != list(run.pending[c]) for c, queue in pending.items()) or joined != run.joined:
-            return False
+            return
         advancing = _advancing(loops, run)
         if not advancing:
-            return False
+            return
         if all(isinstance(loop[1], Probe) for _, loop, _ in advancing):
             run.covered |= {(rank, step) for rank, _, step in advancing}
         room = [(loop[1] - 1 - loop[0]) // step for _, loop, step in advancing]
@@ -68,7 +80,7 @@ class Periods:
                 room.append((run.limits[end] - run.used[end]) // (run.used[end] - before))
         times = min(room)
         if times < 1:
-            return False
+            return
         for _, loop, step in advancing:
             loop[0] += times * step
         for channel, before in enumerate(backlog):
@@ -76,7 +88,6 @@ class Periods:
             run.taken[channel] += times * (run.taken[channel] - taken[channel])
         for end, before in used.items():
             run.used[end] += times * (run.used[end] - before)
-        return True
 
 
 def _advancing(kept: list[list[tuple]], run: Any) -> list[tuple[int, list, int]]:

@@ -50,7 +50,8 @@ class Report:
         """Return the report as plain text, with at most so many diagnostics, without a newline at its end."""
         ranks = "1 rank" if self.size == 1 else f"{self.size} ranks"
         parts = [f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}, {self.semantics} sends)"]
-        parts += [diagnostic.render() for diagnostic in self.diagnostics[:most]]
+        for found in self.diagnostics[:most]:
+            parts.append(f"{'' if found.severity == 'error' else 'warning: '}{found.render()}")
         if len(self.diagnostics) > most:
             parts.append(f"and {len(self.diagnostics) - most} more")
         assumed = (_ASSUMED[self.semantics], *self.assumptions)

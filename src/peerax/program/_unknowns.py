@@ -31,13 +31,13 @@ def has_unknown(program: Program) -> bool:
 def decide(program: Program, buffered: bool) -> Judgement:
     """Return the judgement on any program."""
     if not has_unknown(program):
-        return judge(program, buffered)
+        return _judge_known(program, buffered)
     bodies = [_settle(body, rank) for rank, body in enumerate(program.bodies())]
     if differing := _differing(bodies):
         return Judgement(tuple(differing))
     nodes = _outermost(bodies)
     if not nodes:
-        return judge(Program.of(bodies), buffered)
+        return _judge_known(Program.of(bodies), buffered)
     if all(_closed(len(bodies), found, buffered) for found in nodes.values()):
         fences = {name: Fence(name, tuple(found), _first(found).location) for name, found in nodes.items()}
         fenced = Program.of(_replace(body, lambda node: (fences[_name(node)],)) for body in bodies)
@@ -45,6 +45,33 @@ def decide(program: Program, buffered: bool) -> Judgement:
         if not judgement.fenced:
             return judgement
     return _try(bodies, nodes, buffered)
+
+
+def _judge_known(program: Program, buffered: bool) -> Judgement:
+    """Judge a program in which nothing is unknown. Where all ranks share it, closed loops are checked once."""
+    if len(program.processes) == 1 and any(isinstance(item, Loop) for item in program.processes[0].body):
+        closed = Program.spmd(program.size, _close(program.processes[0].body, program.size, buffered))
+        judgement = judge(closed, buffered)
+        if not judgement.fenced and not judgement.findings:
+            return judgement
+    return judge(program, buffered)
+
+
+def _close(body: Body, size: int, buffered: bool) -> Body:
+    """Put a fence in place of each loop whose body is safe by itself, begun with nothing in flight."""
+    items: list[Item] = []
+    for item in body:
+        if isinstance(item, Loop):
+            try:
+                closed = not decide(Program.spmd(size, item.body), buffered).findings
+            except ValueError:  # a table depends on this loop, or on one around
+                closed = False
+            if closed:
+                item = Fence(f"loop {id(item)}", tuple(range(size)), item.location)
+            else:
+                item = replace(item, body=_close(item.body, size, buffered))
+        items.append(item)
+    return tuple(items)
 
 
 def _unknown(item: Item) -> Unknown | None:
