@@ -159,7 +159,7 @@ UNSAFE = {
     "a loop of unknown length, which only sends": (spmd(repeat("uniform", S(1, FWD))), [("PX201", [1])]),
     "a collective too many, in front of a message": (
         by_rank((C(1, ((0, 1),)), S(2, pairs(1)), C(3, ((0, 1),))), (R(4, pairs(1)), C(3, ((0, 1),)))),
-        [("PX209", [3])],
+        [("PX209", [1, 3])],
     ),
     "a pair on one rank only": (by_rank((X(1, pairs(1, 10)),), ()), [("PX201", [1, 2])]),
 }

@@ -20,6 +20,7 @@ class Mismatch:
     """Two ends that met, or two members of a collective, and are not alike."""
 
     channel: int | None
+    group: int | None
     ranks: tuple[int, int]
     operations: tuple[Operation, Operation]
     found: tuple[tuple[str, ...], tuple[str, ...]]
@@ -268,7 +269,9 @@ class _Ends:
 
     def _note(self, channel: int, sent: tuple, received: tuple) -> None:
         ends = self._state.code.channels[channel]
-        mismatch = Mismatch(channel, (ends.source, ends.destination), (sent[1], received[1]), (sent[0], received[0]))
+        mismatch = Mismatch(
+            channel, None, (ends.source, ends.destination), (sent[1], received[1]), (sent[0], received[0])
+        )
         self._state.mismatches.setdefault((channel, id(sent[1]), id(received[1])), mismatch)
 
     def join(self, rank: int, instruction: tuple) -> bool:
@@ -290,6 +293,7 @@ class _Ends:
             if kind_of(operation) != kind_of(first):
                 mismatch = Mismatch(
                     None,
+                    group,
                     (first_rank, rank),
                     (first, operation),
                     ((first.name, *first.types), (operation.name, *operation.types)),

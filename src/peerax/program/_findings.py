@@ -1,6 +1,7 @@
 """Findings from the totals of a program and from its run: what has no other end, what differs."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from peerax.program._engine import Iterations, Mismatch, Run
 from peerax.program._ir import Collective, Exchange, Operation
 from peerax.program._print import runs
 from peerax.program._totals import Totals
+
+Counted = list[tuple[Operation, int]]
 
 _MOST_LINES = 4
 _ONE_SIDED = {"PX201", "PX202", "PX210", "PX211"}
@@ -30,10 +33,11 @@ class Single(NamedTuple):
 def findings(run: Run, totals: Totals) -> list[Finding]:
     """Return what is wrong besides cycles."""
     singles = [*_unmatched(run, totals), *_unjoined(run, totals)]
-    unequal = totals.unequal_channels()
-    # Where a message has no other end, those behind it met ends that were not meant for them.
-    mismatches = sorted(run.mismatches.values(), key=lambda found: found.ranks)
-    singles += [_differs(run, found) for found in mismatches if found.channel not in unequal]
+    channels, groups = totals.unequal_channels(), totals.unequal_groups(run.code.groups)
+    for found in sorted(run.mismatches.values(), key=lambda found: found.ranks):
+        # Where an end has no other one, those behind it met ends that were not meant for them.
+        if found.channel not in channels and found.group not in groups:
+            singles.append(_differs(run, found))
     return together(singles)
 
 
@@ -133,9 +137,9 @@ class _Surplus:
     def of(cls, run: Run, totals: Totals, c: int) -> "_Surplus":
         sends, receives = totals.ends[SEND, c], totals.ends[RECV, c]
         role, other = (SEND, RECV) if sends > receives else (RECV, SEND)
-        last = list(totals.operations[role, c].values())[-1]
-        _, operation, iterations = run.dropped.get((role, c), (0, last, ()))
-        lines = lines_of(totals.operations[other, c].values()) if totals.ends[other, c] else ()
+        mine, theirs = totals.operations((role, c)), totals.operations((other, c))
+        operation, iterations = _blame(mine, theirs, _perm_and_types, run.dropped.get((role, c)))
+        lines = lines_of(other_end for other_end, _ in theirs)
         numbers = (sends, receives) if role == SEND else (receives, sends)
         return cls(role, run.code.channels[c], *numbers, operation, iterations, lines)
 
@@ -154,6 +158,27 @@ class _Surplus:
         code = "PX201" if self.role == SEND else "PX202"
         lines = dict.fromkeys((*lines_of([self.operation]), *self.other_lines))
         return Single(code, tuple(lines), (source, destination), self.ends, f"{text}\non this channel: {counted}")
+
+
+def _blame(mine: Counted, theirs: Counted, key: Callable, dropped: tuple | None) -> tuple[Operation, Iterations]:
+    """Return the operation that most likely has no other end.
+
+    That is one of a kind that only one side has too many of, if there is just one such kind. Otherwise it is the first
+    one that was left when the other side had no more.
+    """
+    surplus: Counter = Counter()
+    for operations, sign in ((mine, 1), (theirs, -1)):
+        for operation, times in operations:
+            surplus[key(operation)] += sign * times
+    differing = [kind for kind, times in surplus.items() if times]
+    alike = [operation for operation, _ in mine if [key(operation)] == differing]
+    if dropped is None or (len(alike) == 1 and dropped[1] is not alike[0]):
+        return (alike or [mine[-1][0]])[-1], ()
+    return dropped[1:]
+
+
+def _perm_and_types(operation: Operation) -> tuple:
+    return frozenset(operation.perm), operation.types
 
 
 def _tags_crossed(send: _Surplus, receive: _Surplus) -> Single:
@@ -179,12 +204,11 @@ def _unjoined(run: Run, totals: Totals) -> Iterator[Single]:
         more = [rank for rank in members if totals.joins[group, rank] > least]
         fewer = [rank for rank in members if totals.joins[group, rank] == least]
         rank = more[0]
-        last = list(totals.operations["join", group, rank].values())[-1]
-        _, operation, iterations = run.dropped.get(("join", group, rank), (0, last, ()))
-        there = [op for r in fewer for op in totals.operations["join", group, r].values()]
+        mine, theirs = (totals.operations(("join", group, r)) for r in (rank, fewer[0]))
+        operation, iterations = _blame(mine, theirs, lambda op: op.location, run.dropped.get(("join", group, rank)))
         yield Single(
             "PX209",
-            tuple(dict.fromkeys((operation.location, *lines_of(there)))),
+            tuple(dict.fromkeys((operation.location, *lines_of(op for op, _ in theirs)))),
             tuple(members),
             None,
             f"{plural(more)} {'calls' if len(more) == 1 else 'call'} {operation.name} at "

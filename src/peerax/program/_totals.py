@@ -16,14 +16,21 @@ class Totals:
         types: by (role, channel), the types of the ends.
         joins: by (group, rank), how often the rank joins a collective of the group.
         kinds: by group, the collectives that are joined.
-        operations: by (role, channel) or ("join", group, rank), the operations there are, by their identity, in order.
     """
 
     ends: Counter = field(default_factory=Counter)
     types: defaultdict = field(default_factory=lambda: defaultdict(set))
     joins: Counter = field(default_factory=Counter)
     kinds: defaultdict = field(default_factory=lambda: defaultdict(set))
-    operations: defaultdict = field(default_factory=lambda: defaultdict(dict))
+    _noted: defaultdict = field(default_factory=lambda: defaultdict(dict))
+
+    def note(self, end: tuple, operation: Operation, times: int) -> None:
+        """Count an operation; it is known by its identity, since comparing large perms takes long."""
+        self._noted[end].setdefault(id(operation), [operation, 0])[1] += times
+
+    def operations(self, end: tuple) -> list[tuple[Operation, int]]:
+        """Return the operations of (role, channel) or ("join", group, rank), and how often they run, in order."""
+        return [(operation, times) for operation, times in self._noted[end].values()]
 
     def unequal_channels(self) -> dict[int, int]:
         """Return, for each channel with more ends of one role than of the other, the smaller number."""
@@ -76,7 +83,7 @@ def _count(totals: Totals, rank: int, code: list[tuple], pc: int, times: int, in
             group, operation = instruction[1:]
             totals.joins[group, rank] += times
             totals.kinds[group].add(kind_of(operation))
-            totals.operations["join", group, rank][id(operation)] = operation
+            totals.note(("join", group, rank), operation, times)
         elif kind == LOOP:
             _, trip, end, tables = instruction
             trip = _value(trip, indices) if isinstance(trip, Table) else trip
@@ -107,7 +114,7 @@ def _count(totals: Totals, rank: int, code: list[tuple], pc: int, times: int, in
 def _count_end(totals: Totals, end: tuple[int, int], types: tuple[str, ...], operation: Operation, times: int) -> None:
     totals.ends[end] += times
     totals.types[end].add(types)
-    totals.operations[end][id(operation)] = operation
+    totals.note(end, operation, times)
 
 
 def _value(table: Table, indices: list[dict]) -> int:
