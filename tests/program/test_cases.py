@@ -88,6 +88,18 @@ SAFE = {
     "W5 in itself": spmd(repeat("uniform", S(1, FWD), R(2, FWD), repeat("uniform", C(3), name="m"))),
     "W10, the same in both branches": spmd(either("unknown", (S(1, FWD), R(2, FWD)), (S(3, FWD), R(4, FWD)))),
     "one predicate, asked twice": spmd(either("uniform", (S(1, FWD),), ()), either("uniform", (R(2, FWD),), ())),
+    "one predicate, asked twice, around a loop": spmd(
+        either("uniform", (S(1, pairs(1)),), ()),
+        repeat("uniform", S(2, pairs(23)), R(3, pairs(23))),
+        either("uniform", (R(4, pairs(1)),), ()),
+    ),
+    "a predicate, and a loop with a prologue": spmd(
+        either("uniform", (S(1, pairs(23)),), ()),
+        R(2, pairs(1)),
+        repeat("uniform", S(3, pairs(1)), R(4, pairs(1))),
+        S(5, pairs(1)),
+        either("uniform", (R(6, pairs(23)),), ()),
+    ),
     "C2": spmd(S(1, pairs(1)), R(2, pairs(1)), C(3)),
     "C4": spmd(S(1, pairs(1)), C(2, ((2, 3),)), R(3, pairs(1))),
     "C5": spmd(C(1), S(2, FWD), R(3, FWD), X(4, RING)),

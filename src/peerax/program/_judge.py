@@ -18,7 +18,7 @@ class Judgement:
 
     Args:
         findings: what is wrong; warnings among them if a program needs buffers and may have them.
-        fenced: ranks could not get to a fence, so the findings are not all that there is.
+        fenced: ranks could not get to a fence, so the findings may be wrong.
         covered: (rank, n) if an iteration of a loop of unknown length was seen to repeat the one n before.
     """
 
@@ -48,10 +48,10 @@ def judge(program: Program, buffered: bool) -> Judgement:
     cycles = deadlocks(waits, buffers if buffers.stuck and not buffers.gave_up else None)
     if buffered:
         cycles = [replace(cycle, severity="warning") if cycle.code == "PX208" else cycle for cycle in cycles]
+    runs = [waits, buffers] if buffers.stuck and not buffers.gave_up else [waits]
+    fenced = buffers.unclean or any(w.role == FENCE for r in runs for cycle in find_cycles(r) for w in cycle.waits)
     decisive = buffers if buffered else waits
-    fenced = decisive.unclean or any(wait.role == FENCE for cycle in find_cycles(decisive) for wait in cycle.waits)
-    found = findings(buffers if buffered else waits, totals)
-    return Judgement((*found, *cycles), fenced, frozenset(decisive.covered))
+    return Judgement((*findings(decisive, totals), *cycles), fenced, frozenset(decisive.covered))
 
 
 def _gave_up() -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from math import prod
 
 from peerax.program._code import Fence, Probe
 from peerax.program._codes import Finding
@@ -19,7 +20,8 @@ from peerax.program._judge import Judgement, judge
 
 Nodes = dict[int, list[Item]]  # by rank
 
-_MOST_ITERATIONS = 8  # with so many, an iteration that is like the one before has been seen, if ever
+_MOST_ITERATIONS = 8
+_PROBE = _MOST_ITERATIONS - 1  # so many iterations show whether they repeat each other
 _MOST_TRIES = 64
 
 
@@ -38,13 +40,14 @@ def decide(program: Program, buffered: bool) -> Judgement:
     nodes = _outermost(bodies)
     if not nodes:
         return _judge_known(Program.of(bodies), buffered)
-    if all(_closed(len(bodies), found, buffered) for found in nodes.values()):
+    still_open = {name: found for name, found in nodes.items() if not _closed(len(bodies), found, buffered)}
+    if not still_open:
         fences = {name: Fence(name, tuple(found), _first(found).location) for name, found in nodes.items()}
         fenced = Program.of(_replace(body, lambda node: (fences[_name(node)],)) for body in bodies)
         judgement = judge(fenced, buffered)
         if not judgement.fenced:
             return judgement
-    return _try(bodies, nodes, buffered)
+    return _try(bodies, still_open or nodes, buffered)
 
 
 def _judge_known(program: Program, buffered: bool) -> Judgement:
@@ -218,30 +221,27 @@ def _try(bodies: list[Body], nodes: dict[str, Nodes], buffered: bool) -> Judgeme
     """Judge the program with each value. It is safe if it is with all of them, also with those that are not tried."""
     samples = [_first(found) for found in nodes.values()]
     choices = [range(_MOST_ITERATIONS) if isinstance(node, Loop) else range(len(node.branches)) for node in samples]
-    number = 1
-    for choice in choices:
-        number *= len(choice)
-    top = {_name(item) for body in bodies for item in body if _unknown(item)}
-    if top != set(nodes) or number > _MOST_TRIES:
+    number = prod(map(len, choices))
+    loops = [found for node, found in zip(samples, nodes.values(), strict=True) if isinstance(node, Loop)]
+    inside = nodes.keys() - {_name(item) for body in bodies for item in body if _unknown(item)}
+    if inside or number > _MOST_TRIES:
         return _undecided(samples)
     bad: list[tuple[tuple[int, ...], Judgement]] = []
     warnings: list[Finding] = []
-    covered: set[tuple[int, int]] = set()
+    proved = len(loops) < 2
     for values in product(*choices):
         chosen = dict(zip(nodes, values, strict=True))
         judgement = decide(Program.of(_replace(body, partial(_fixed, chosen)) for body in bodies), buffered)
         if any(finding.code == "PX211" for finding in judgement.findings):
             return _undecided(samples)
-        covered |= judgement.covered
-        if judgement.safe:
-            warnings += judgement.findings
-        else:
+        if not judgement.safe:
             bad.append((values, judgement))
-    loops = [found for node, found in zip(samples, nodes.values(), strict=True) if isinstance(node, Loop)]
+        elif loops and _PROBE in (chosen[_name(node)] for node in samples if isinstance(node, Loop)):
+            # On all ranks an iteration repeats the one n before: more of them change nothing, and fewer are tried.
+            steps = {step for _, step in judgement.covered}
+            proved = proved and len(steps) == 1 and {rank for rank, _ in judgement.covered} >= set(loops[0])
+        warnings += judgement.findings
     if not bad:
-        # On all ranks an iteration repeats the one n before: more of them change nothing, and fewer were tried.
-        steps = {step for _, step in covered}
-        proved = not loops or (len(loops) == len(steps) == 1 and {rank for rank, _ in covered} >= set(loops[0]))
         return Judgement(tuple(dict.fromkeys(warnings))) if proved else _undecided(samples)
     # Several values may depend on each other in a way that leaves out those with which the program is not safe.
     if len(bad) < number and len(nodes) > 1:
@@ -251,10 +251,12 @@ def _try(bodies: list[Body], nodes: dict[str, Nodes], buffered: bool) -> Judgeme
 
 
 def _fixed(chosen: dict[str, int], node: Item) -> Body:
-    value = chosen[_name(node)]
+    value = chosen.get(_name(node))
+    if value is None:
+        return (node,)
     if isinstance(node, Branch):
         return node.branches[value] if value < len(node.branches) else ()
-    return (replace(node, trip=Probe(value) if value == _MOST_ITERATIONS - 1 else value),)
+    return (replace(node, trip=Probe(value) if value == _PROBE else value),)
 
 
 def _with_values(finding: Finding, samples: list[Item], values: tuple[int, ...]) -> Finding:
@@ -277,7 +279,7 @@ def _undecided(samples: list[Item]) -> Judgement:
         (
             Finding(
                 "PX211",
-                f"what {places} will do is not known, and the program is not safe or not proved safe for all of it",
+                f"what {places} will do is not known, and not all of it is shown to be safe",
                 tuple(dict.fromkeys(node.location for node in samples)),
             ),
         )
