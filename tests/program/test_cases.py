@@ -100,6 +100,9 @@ SAFE = {
         S(5, pairs(1)),
         either("uniform", (R(6, pairs(23)),), ()),
     ),
+    "two leaves, received one by one": spmd(
+        Send(FWD, ("f[1]", "f[2]"), at(1)), R(2, FWD, "f[1]"), R(3, FWD, "f[2]"), X(4, RING)
+    ),
     "C2": spmd(S(1, pairs(1)), R(2, pairs(1)), C(3)),
     "C4": spmd(S(1, pairs(1)), C(2, ((2, 3),)), R(3, pairs(1))),
     "C5": spmd(C(1), S(2, FWD), R(3, FWD), X(4, RING)),

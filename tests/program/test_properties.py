@@ -106,7 +106,7 @@ def test_a_perm_in_two_operations(made):  # P-4
 
 
 @few
-@given(small_nodes(), st.integers(0, 60), st.integers(0, 3))
+@given(small_nodes(), st.integers(0, 40), st.integers(0, 6))
 def test_an_unrolled_loop(made, trip, outer):  # P-4; iterations are skipped in one of the two
     size, nodes = made
     nodes = (Repeat(outer, (*nodes[:1], Repeat(trip, nodes[1:]))), *nodes[:2])
