@@ -348,6 +348,6 @@ print(statistics["runs"], statistics["failed_runs"])
     assert result.returncode == 0, result.stderr
     assert "PX301" in result.stdout and "the next program works" in result.stdout
     runs, failed = map(int, result.stdout.splitlines()[-1].split())
-    # Three iterations and the next program, each counted once; one may find all ranks late. On a busy machine a rank may
-    # come so late that the others give up, which ends the program.
+    # Three iterations and the next program, each counted once; one may find all ranks late. On a busy machine a rank
+    # may come so late that the others give up, which ends the program.
     assert failed >= 1 and (runs == 4 or runs == failed + 1), result.stdout
