@@ -19,7 +19,7 @@ from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
 from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
-from peerax._jax._eager import compile_eager_shard_map_if
+from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
 from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
     equation_context,
@@ -41,6 +41,7 @@ __all__ = [
     "enter_if",
     "equation_context",
     "equation_site",
+    "evaluates_eagerly",
     "execute_exclusively",
     "is_jaxpr",
     "is_sum_of_cotangents",
@@ -60,7 +61,6 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 source_info_util.register_exclusion(_OURS)
 traceback_util.register_exclusion(_OURS)
 
-ShardMapTrace = _shard_map.ShardMapTrace
 ShapedArray = core.ShapedArray
 Literal = core.Literal
 shard_map_p = _shard_map.shard_map_p

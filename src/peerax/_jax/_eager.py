@@ -17,6 +17,11 @@ class NeedsWholeProgram(BaseException):
     """Unwinds an eager shard_map. Not an Exception: user code must not catch it."""
 
 
+def evaluates_eagerly() -> bool:
+    """Whether the body of a shard_map is evaluated here and now, one primitive at a time."""
+    return isinstance(core.trace_ctx.trace, _shard_map.ShardMapTrace)
+
+
 def compile_eager_shard_map_if(needs_whole_program: Callable[[Primitive, dict[str, Any]], bool]) -> None:
     """Compile an eager shard_map as a whole when it meets an equation that says so.
 
