@@ -49,6 +49,22 @@ def wait_limit():
 
 
 @pytest.fixture
+def compiled():
+    """The names of what is compiled from here on."""
+    import jax
+
+    names = []
+
+    def listen(event, duration_s, **kwargs):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(kwargs.get("fun_name", ""))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
 def run_python(tmp_path):
     """Return a function that runs a program in a subprocess of its own, with a limit.
 

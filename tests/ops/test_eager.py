@@ -132,19 +132,6 @@ def test_transformed_equals_jit(body):
 
 
 class TestCompilation:
-    @pytest.fixture
-    def compiled(self):
-        """The names of what is compiled from here on."""
-        names = []
-
-        def listen(event, duration_s, **kwargs):
-            if event == "/jax/core/compile/backend_compile_duration":
-                names.append(kwargs.get("fun_name", ""))
-
-        jax.monitoring.register_event_duration_secs_listener(listen)
-        yield names
-        jax.monitoring.unregister_event_duration_listener(listen)
-
     @staticmethod
     def program(factor, offset=0.0, mesh=None):
         """A function of its own in every call, as in a script with a loop around a shard_map."""

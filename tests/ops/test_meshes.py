@@ -141,21 +141,24 @@ class TestPartiallyManual:
         np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
+def around_and_inside(exchange, check_vma):
+    """Exchanges before, in and after a shard_map inside another one."""
+
+    def inner(x):
+        return exchange(exchange(x, "b", EDGES), "a", [(1, 0)])
+
+    def outer(x):
+        options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
+        y = jax.shard_map(inner, check_vma=check_vma, **options)(exchange(x, "a", ring(2)))
+        return exchange(y, "a", ring(2)) + x
+
+    return mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=check_vma)
+
+
 @both
 class TestNested:
     def test_pairs_outside_and_inside(self, check_vma):
-        def program(exchange):
-            def inner(x):
-                return exchange(exchange(x, "b", EDGES), "a", [(1, 0)])
-
-            def outer(x):
-                options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
-                y = jax.shard_map(inner, check_vma=check_vma, **options)(exchange(x, "a", ring(2)))
-                return exchange(y, "a", ring(2)) + x
-
-            return mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=check_vma)
-
-        assert_equals_ppermute(program, X)
+        assert_equals_ppermute(lambda exchange: around_and_inside(exchange, check_vma), X)
 
     def test_pairs_inside_only(self, check_vma):
         def program(exchange):
@@ -197,17 +200,7 @@ class TestNested:
                 peerax.psend(x, axis, perm)
                 return peerax.precv(peerax.create_token(), x, axis, perm)
 
-            exchange = separate if permute is pair else permute
-
-            def inner(x):
-                return exchange(exchange(x, "b", EDGES), "a", [(1, 0)])
-
-            def outer(x):
-                options = {"in_specs": P(None, "b"), "out_specs": P(None, "b"), "axis_names": {"b"}}
-                y = jax.shard_map(inner, check_vma=check_vma, **options)(exchange(x, "a", ring(2)))
-                return exchange(y, "a", ring(2)) + x
-
-            return mapped(outer, grid(2, 4), P("a"), axis_names={"a"}, check_vma=check_vma)
+            return around_and_inside(separate if permute is pair else permute, check_vma)
 
         assert_equals_ppermute(program, X)
 

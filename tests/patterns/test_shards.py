@@ -82,20 +82,6 @@ def test_pytrees_and_dtypes():
     assert y["i"].tolist() == [3, 0, 1, 2] and y["b"].tolist() == [False, True, False, True] and y["none"] is None
 
 
-@pytest.fixture
-def compiled():
-    """The names of what is compiled from here on."""
-    names = []
-
-    def listen(event, duration_s, **kwargs):
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(kwargs.get("fun_name", ""))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 @pytest.mark.parametrize(
     "move",
     [
