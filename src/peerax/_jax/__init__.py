@@ -157,7 +157,7 @@ def partition_id():
     return hlo.partition_id()
 
 
-def emit_send(ctx, handle, x, pairs) -> Any:
+def emit_send(handle, x, pairs) -> Any:
     """Emit a StableHLO send of x that comes after handle; return the handle after it."""
     handle, x, token = hlo.optimization_barrier([handle, x, hlo.create_token()])
     send = hlo.SendOp([x], token, source_target_pairs=_pair_attribute(pairs), channel_handle=_channel())

@@ -109,7 +109,7 @@ accelerator_receive_p.def_effectful_abstract_eval(
 
 
 def _accelerator_send_lowering(ctx, handle, x, *, pairs):
-    return [_jax.emit_send(ctx, handle, x, pairs)]
+    return [_jax.emit_send(handle, x, pairs)]
 
 
 def _accelerator_receive_lowering(ctx, handle, *, pairs, **type_):

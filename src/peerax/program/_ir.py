@@ -36,8 +36,8 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Send:
-    """A separate psend. A rank that is no source in perm does nothing.
+class _End:
+    """One end of messages whose other end is an operation of its own.
 
     Args:
         perm: (source, destination) pairs of ranks of the whole mesh.
@@ -56,15 +56,13 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Recv:
-    """A separate precv. A rank that is no destination in perm does nothing. The fields are those of Send."""
+class Send(_End):
+    """A separate psend. A rank that is no source in perm does nothing."""
 
-    perm: Pairs
-    types: tuple[str, ...]
-    location: Location
-    tag: int = 0
-    path: str = ""
-    axes: tuple[str, ...] = ()
+
+@dataclass(frozen=True)
+class Recv(_End):
+    """A separate precv. A rank that is no destination in perm does nothing."""
 
 
 @dataclass(frozen=True)
