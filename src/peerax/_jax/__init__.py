@@ -24,6 +24,7 @@ from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
+    in_three,
     is_jaxpr,
     jaxprs_in,
     new_variable,
@@ -43,6 +44,7 @@ __all__ = [
     "equation_site",
     "evaluates_eagerly",
     "execute_exclusively",
+    "in_three",
     "is_jaxpr",
     "is_sum_of_cotangents",
     "jaxprs_in",

@@ -59,3 +59,8 @@ def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()  # since JAX 0.11
     return len(consts), len(carry)
+
+
+def in_three(values: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the first so many values, so many after them, and the rest."""
+    return [*values[:first]], [*values[first : first + second]], [*values[first + second :]]

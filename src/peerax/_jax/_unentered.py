@@ -17,7 +17,7 @@ from jax._src.interpreters import ad, batching, partial_eval
 from jax._src.util import weakref_lru_cache
 
 from peerax._jax._differentiation import AlwaysDifferentiated, operands_here, operands_of_body, primals_of
-from peerax._jax._jaxprs import equation_context, is_jaxpr, jaxprs_in, open_jaxpr, rebind, scan_counts
+from peerax._jax._jaxprs import equation_context, in_three, is_jaxpr, jaxprs_in, open_jaxpr, rebind, scan_counts
 
 _CALLS = ("jit", "closed_call", "eval_jaxpr")
 _CHECKPOINTS = ("remat2", "checkpoint")
@@ -122,7 +122,7 @@ def _checkpoint(link, mark, operands, params):
 
 def _scan(link, mark, operands, params):
     num_consts, num_carry = scan_counts(params)
-    fixed, carry, xs = operands[:num_consts], operands[num_consts:][:num_carry], operands[num_consts + num_carry :]
+    fixed, carry, xs = in_three(operands, num_consts, num_carry)
 
     def step(state, x):
         mark, *carry = state
@@ -135,8 +135,7 @@ def _scan(link, mark, operands, params):
 
 
 def _while(link, mark, operands, params):
-    in_cond, in_body = params["cond_nconsts"], params["body_nconsts"]
-    for_cond, for_body, carry = operands[:in_cond], operands[in_cond:][:in_body], operands[in_cond + in_body :]
+    for_cond, for_body, carry = in_three(operands, params["cond_nconsts"], params["body_nconsts"])
 
     def again(state):
         return _evaluate(link, params["cond_jaxpr"], state[0], [*for_cond, *state[1:]])[0]

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._communication import call_of, communicates, communicates_within, has_separate, is_collective
-from peerax.ops._late_sums import Late, Part, in_three, put_sums_last, uses
+from peerax.ops._late_sums import Late, Part, put_sums_last, uses
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
 from peerax.ops._precv import precv_p
@@ -156,7 +156,7 @@ class Body:
 
     def _scan(self, eqn, handle, values):
         jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
-        fixed, carry, xs = in_three(values, *_jax.scan_counts(eqn.params))
+        fixed, carry, xs = _jax.in_three(values, *_jax.scan_counts(eqn.params))
 
         def step(state, x):
             handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x])

@@ -72,8 +72,8 @@ def call_of(eqn) -> Any:
     if eqn.primitive.name in ("scan", "while", "cond", "shard_map", "custom_linear_solve"):
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
-        if name in eqn.params:
-            jaxpr = eqn.params[name]
+        jaxpr = eqn.params.get(name)
+        if _jax.is_jaxpr(jaxpr):
             inner, _ = _jax.open_jaxpr(jaxpr)
             if len(inner.invars) == len(eqn.invars) and len(inner.outvars) == len(eqn.outvars):
                 return jaxpr

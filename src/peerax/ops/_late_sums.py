@@ -145,7 +145,7 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
     if not any(map(_is_sum, body.eqns)):
         return None
     num_consts, num_carry = _jax.scan_counts(eqn.params)
-    fixed, carries, xs = in_three(body.invars, num_consts, num_carry)
+    fixed, carries, xs = _jax.in_three(body.invars, num_consts, num_carry)
     late = _depend_on_sums(body, carries)
     second = [step for step in body.eqns if _is_sum(step) or any(_in(v, late) for v in uses(step))]
     if any(communicates(step) and not _is_sum(step) for step in second):
@@ -157,7 +157,7 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
     made = {*_those(carries, is_late[:num_carry], False), *(v for step in first for v in step.outvars)}
     passed = [v for v in dict.fromkeys(v for v in used if not _is_literal(v)) if v in made]
     stacked = [_jax.new_variable(_jax.stacked(v.aval, eqn.params["length"])) for v in passed]
-    operands_fixed, init, operands_xs = in_three(eqn.invars, num_consts, num_carry)
+    operands_fixed, init, operands_xs = _jax.in_three(eqn.invars, num_consts, num_carry)
 
     def scan(steps, pairs, mine: bool, more_xs, more_operands, more_outs, more_results):
         chosen = is_late[:num_carry]
@@ -183,11 +183,6 @@ def _depend_on_sums(body: Part, carries: Sequence[Any]) -> set[Any]:
                 late.update(step.outvars)
         late.update(before for before, after in zip(carries, body.outvars, strict=False) if _in(after, late))
     return late
-
-
-def in_three(values: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the first so many values, so many after them, and the rest."""
-    return [*values[:first]], [*values[first : first + second]], [*values[first + second :]]
 
 
 def _those(values: Sequence[Any], flags: Sequence[bool], wanted: bool = True) -> list[Any]:
