@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from peerax.program import Branch, Loop, Program, Recv, Send, Table, check_program
+from peerax.verifier import Branch, Loop, Program, Recv, Send, Table, check_program
 
 TYPES = ("float32[8,128]",)
 

@@ -11,13 +11,18 @@ from peerax._on_import import when_imported
 
 if TYPE_CHECKING:
     from peerax.diagnostics import PeeraxError, explain
+    from peerax.extract import check, program
     from peerax.install import install
     from peerax.ops import create_token, order, precv, psend
     from peerax.patterns import permute_shards, shift
     from peerax.targets import compile_for
+    from peerax.verifier import Program, Report
 
 __all__ = [
     "PeeraxError",
+    "Program",
+    "Report",
+    "check",
     "compile_for",
     "create_token",
     "explain",
@@ -25,6 +30,7 @@ __all__ = [
     "order",
     "permute_shards",
     "precv",
+    "program",
     "psend",
     "shift",
 ]
@@ -32,6 +38,8 @@ __all__ = [
 _HOMES = {
     "PeeraxError": "peerax.diagnostics",
     "explain": "peerax.diagnostics",
+    "check": "peerax.extract",
+    "program": "peerax.extract",
     "install": "peerax.install",
     "create_token": "peerax.ops",
     "order": "peerax.ops",
@@ -40,6 +48,8 @@ _HOMES = {
     "permute_shards": "peerax.patterns",
     "shift": "peerax.patterns",
     "compile_for": "peerax.targets",
+    "Program": "peerax.verifier",
+    "Report": "peerax.verifier",
 }
 
 

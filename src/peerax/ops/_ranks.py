@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,14 @@ class Ranks:
     def in_mesh_order(self, axes: Sequence) -> tuple:
         """Return axes in the order of the mesh."""
         return tuple(axis for axis in self.axis_names if axis in axes)
+
+    def indices(self) -> dict[Any, np.ndarray]:
+        """Return the index of every rank by axis."""
+        return {axis: self._coordinates[:, i] for i, axis in enumerate(self.axis_names)}
+
+    def lengths(self) -> dict[Any, int]:
+        """Return the number of ranks by axis."""
+        return dict(zip(self.axis_names, self._sizes, strict=True))
 
     def length(self, axes: Sequence) -> int:
         """Return the number of ranks along axes."""

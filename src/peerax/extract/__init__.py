@@ -1,0 +1,5 @@
+"""From a function's jaxpr to the program: what each rank will do, with the user's lines."""
+
+from peerax.extract._program import check, program
+
+__all__ = ["check", "program"]
