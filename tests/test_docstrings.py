@@ -13,8 +13,8 @@ from peerax.diagnostics import CODES
 
 FUNCTIONS = [value for value in (getattr(peerax, name) for name in peerax.__all__) if inspect.isfunction(value)]
 OF_ARRAYS = [f for f in FUNCTIONS if f not in (peerax.explain, peerax.install)]
-# Raised by what is not a message: shift, JAX's own collectives, a run inside a callback, compile_for.
-OF_OTHERS = {"PX109", "PX209", "PX308", "PX403"}
+# Raised by what is not a message: shift, JAX's own collectives, a run inside a callback, compile_for, the verifier.
+OF_OTHERS = {"PX109", "PX209", "PX308", "PX403", "PX206", "PX207", "PX208", "PX210", "PX211"}
 
 
 def codes(function):

@@ -1,5 +1,6 @@
 """A diagnostic: one mistake, where it was made and how to fix it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,7 +55,7 @@ class Diagnostic:
         body = [f"--> {file}:{line}" for file, line in dict.fromkeys(self.locations)]
         body += self.message.splitlines()
         if self.ranks:
-            body.append(f"ranks: {', '.join(map(str, self.ranks))}")
+            body.append(f"ranks: {runs(sorted(self.ranks))}")
         if self.channel is not None:
             source, destination, tag = self.channel
             body.append(f"channel: {source} -> {destination}, tag {tag}")
@@ -63,3 +64,14 @@ class Diagnostic:
         body.append(f"help: {self.shown_help}")
         body.append(f"more: peerax explain {self.code}")
         return "\n".join([f"{self.code}: {self.title}", *(f"  {line}".rstrip() for line in body)])
+
+
+def runs(numbers: Iterable[int]) -> str:
+    """Return numbers with three or more successive ones folded: "0-2, 5"."""
+    folded: list[list[int]] = []
+    for number in numbers:
+        if folded and number == folded[-1][-1] + 1:
+            folded[-1].append(number)
+        else:
+            folded.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in folded)

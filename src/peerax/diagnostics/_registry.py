@@ -90,9 +90,34 @@ _ALL = (
         "use the same tag on both ends of a message",
     ),
     Code(
+        "PX206",
+        "order is not fixed",
+        "let one operation depend on the other, or give the program to peerax, which keeps the order as it is written",
+    ),
+    Code(
+        "PX207",
+        "cycle: hangs always",
+        "let one rank of the cycle send before it receives, or make each exchange a pair",
+    ),
+    Code(
+        "PX208",
+        "cycle: hangs without buffers",
+        "make each exchange a pair by giving precv the token of its psend, or let one rank of the cycle receive first",
+    ),
+    Code(
         "PX209",
         "collective not joined by all, or other kind",
         "move the collective out of the rank-dependent branch, so that every rank calls the same one",
+    ),
+    Code(
+        "PX210",
+        "ranks may take different branches",
+        "make the predicate the same on all ranks, for example with psum, or communicate outside of the branch",
+    ),
+    Code(
+        "PX211",
+        "cannot decide",
+        "communicate the same in each branch, and in each iteration as many sends as receives on every channel",
     ),
     Code(
         "PX212",

@@ -1,13 +1,16 @@
 """program and check: from a function to what each rank will do, and to the verdict on it."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.extract._project import project
-from peerax.extract._steps import Scope
+from peerax.extract._as_lax import check_orders
+from peerax.extract._orders import Order
+from peerax.extract._project import Projection
+from peerax.extract._steps import Scope, Step
 from peerax.extract._values import Value
 from peerax.extract._walk import Walk
 from peerax.verifier import Program, Report, check_program
@@ -33,13 +36,16 @@ def program(fn: Any, *args: Any, **kwargs: Any) -> Program:
     Example:
       >>> print(peerax.verifier(step, x).grid())
     """
-    return _extract(_trace(fn, args, kwargs), pairs=True)[0]
+    walk = Walk()
+    steps = _walk(walk, _trace(fn, args, kwargs))
+    return Projection.of(steps, walk.ranks).program(steps)
 
 
 def check(
     fn: Any,
     *args: Any,
     semantics: Literal["rendezvous", "buffered"] = "rendezvous",
+    as_written_for: Literal["peerax", "jax.lax"] = "peerax",
     **kwargs: Any,
 ) -> Report:
     """Say before a function runs whether it can hang, and whether its messages fit each other.
@@ -53,28 +59,52 @@ def check(
       *args: its arguments: arrays or jax.ShapeDtypeStruct. Only their types count.
       semantics: "rendezvous" if a send completes when it is received, as on a GPU, or "buffered" if it completes at
         once; a cycle that buffers resolve is an error (PX208) for the first, and a warning for the second.
+      as_written_for: "peerax", or "jax.lax" to judge the program as it would run on a GPU with the functions of
+        jax.lax: there are no pairs, and what does not depend on each other may run in any order (PX206).
       **kwargs: further arguments of fn.
 
     Returns:
       A Report with a verdict, "safe", "unsafe" or "undecided", and a diagnostic for each cause: PX101 to PX108, PX201
-      to PX205, PX207 to PX212.
+      to PX212.
 
     Raises:
-      ValueError: another name for semantics.
+      ValueError: another word for semantics or as_written_for.
 
     Transformations: jit no · vmap no · grad no · scan no
 
     Example:
       >>> peerax.check(step, x).raise_if_unsafe()
     """
+    if as_written_for not in ("peerax", "jax.lax"):
+        raise ValueError(f"as_written_for is 'peerax' or 'jax.lax', not {as_written_for!r}")
     try:
-        found, assumptions = _extract(_trace(fn, args, kwargs), pairs=True)
+        jaxpr = _trace(fn, args, kwargs)
+        return check_jaxpr(jaxpr, semantics, as_written_for)
     except PeeraxError as error:
         if error.code[:3] not in ("PX1", "PX2"):
             raise
         return Report("unsafe", (error.diagnostic,), semantics, 0)
-    report = check_program(found, semantics)
-    return Report(report.verdict, report.diagnostics, semantics, report.size, assumptions)
+
+
+def check_jaxpr(
+    jaxpr: Any,
+    semantics: Literal["rendezvous", "buffered"] = "rendezvous",
+    as_written_for: Literal["peerax", "jax.lax"] = "peerax",
+) -> Report:
+    """Return the report on a closed jaxpr, see check.
+
+    Raises:
+      PeeraxError: PX203 or PX204 if the two ends of a pair disagree, and what is wrong with operations of jax.lax.
+    """
+    order = None if as_written_for == "peerax" else Order()
+    walk = Walk(order=order)
+    steps = _walk(walk, jaxpr)
+    projection = Projection.of(steps, walk.ranks)
+    if order is None:
+        report = check_program(projection.program(steps), semantics)
+    else:
+        report = check_orders(steps, projection, order, semantics)
+    return replace(report, assumptions=(*report.assumptions, *walk.assumptions))
 
 
 def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -82,9 +112,6 @@ def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return jitted.trace(*args, **kwargs).jaxpr
 
 
-def _extract(jaxpr: Any, pairs: bool) -> tuple[Program, tuple[str, ...]]:
-    walk = Walk(pairs=pairs)
+def _walk(walk: Walk, jaxpr: Any) -> list[Step]:
     jaxpr, consts = _jax.open_jaxpr(jaxpr)
-    operands = [Value(walk.numbers.new()) for _ in jaxpr.invars]
-    steps, _ = walk.run(jaxpr, consts, operands, Scope())
-    return project(steps, walk.ranks), tuple(walk.assumptions)
+    return walk.run(jaxpr, consts, [Value(walk.numbers.new()) for _ in jaxpr.invars], Scope())[0]

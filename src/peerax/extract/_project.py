@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
+from peerax.diagnostics import Location
 from peerax.extract._expressions import Loop, evaluate
 from peerax.extract._steps import Chosen, Repeated, Step
 from peerax.extract._values import Value
@@ -15,28 +17,42 @@ from peerax.verifier import Loop as ProgramLoop
 Nest = tuple[Loop | None, ...]  # the loops around, the outermost first; None where iterations are not known
 
 
-def project(steps: Sequence[Step], ranks: ops.Ranks | None) -> Program:
-    """Return what each rank does. Ranks for which all that decides is the same share a body."""
-    if ranks is None:
-        return Program.spmd(1, ())
-    projection = _Projection(ranks)
-    projection.prepare(steps)
-    bodies: dict[tuple[Item, ...], list[int]] = {}
-    for members in projection.alike():
-        bodies.setdefault(tuple(projection.body(steps, members[0], ())), []).extend(members)
-    return Program(tuple(Process(tuple(sorted(members)), body) for body, members in bodies.items()))
-
-
 @dataclass
-class _Projection:
-    ranks: ops.Ranks
-    selectors: dict[int, tuple[np.ndarray, Nest]] = field(default_factory=dict)  # by the number of their value
-    names: dict[int, str] = field(default_factory=dict)
-    trips: list[np.ndarray] = field(default_factory=list)
-    split: dict[int, frozenset] = field(default_factory=dict)  # by step: the axes whose ranks decide each by itself
+class Projection:
+    """Tells a program's steps apart by rank; their order may change from one program to the next.
 
-    def prepare(self, steps: Sequence[Step]) -> None:
+    Args:
+        ranks: the mesh; None if nothing communicates.
+        selectors: by the number of its value, what is chosen by rank and iteration, and the loops that counts for.
+        names: by its number, the name of a value that is not known.
+        split: by number and line, the axes whose ranks decide each by itself.
+        trips: how often loops run.
+    """
+
+    ranks: ops.Ranks | None
+    selectors: dict[int, tuple[np.ndarray, Nest]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    split: dict[tuple[int, Location], frozenset] = field(default_factory=dict)
+    trips: list[np.ndarray] = field(default_factory=list)
+
+    def program(self, steps: Sequence[Step]) -> Program:
+        """Return what each rank does. Ranks for which all that decides is the same share a body."""
+        if self.ranks is None:
+            return Program.spmd(1, ())
+        bodies: dict[tuple[Item, ...], list[int]] = {}
+        for members in self._alike():
+            bodies.setdefault(tuple(self._body(steps, members[0], ())), []).extend(members)
+        return Program(tuple(Process(tuple(sorted(members)), body) for body, members in bodies.items()))
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], ranks: ops.Ranks | None) -> Self:
         """Find out what decides: by rank and iteration, or under which name."""
+        projection = cls(ranks)
+        if ranks is not None:
+            projection._prepare(steps)
+        return projection
+
+    def _prepare(self, steps: Sequence[Step]) -> None:
         known: dict[int, tuple[Value, Nest]] = {}
         for step, nest in _structure(steps, ()):
             value = _decides(step)
@@ -46,14 +62,17 @@ class _Projection:
                 loops = tuple(loop for loop in nest if loop in value.expression.loops)
                 known.setdefault(value.number, (value, loops))
         self.selectors = _evaluate(known, self.ranks)
+        crossed = set()
         for step, _ in _structure(steps, ()):
             value = _decides(step)
             if isinstance(value, Value) and value.number not in self.selectors:
                 kind = "n" if isinstance(step, Repeated) else "p"
                 self.names.setdefault(value.number, f"{kind}{len(self.names) + 1}")
                 axes = value.axes | value.doubtful
-                if axes and not self._crosses(step, axes):
-                    self.split[id(step)] = axes
+                if not axes or self._crosses(step, axes):
+                    crossed.add((value.number, step.location))
+                self.split[value.number, step.location] = axes
+        self.split = {key: axes for key, axes in self.split.items() if key not in crossed}
 
     def _crosses(self, step: Repeated | Chosen, axes: frozenset) -> bool:
         """Whether ranks with different places along axes communicate in a step."""
@@ -71,7 +90,7 @@ class _Projection:
         chosen = [indices[axis].tolist() for axis in self.ranks.axis_names if axis in axes]
         return list(zip(*chosen, strict=True))
 
-    def alike(self) -> Iterator[list[int]]:
+    def _alike(self) -> Iterator[list[int]]:
         """Yield groups of ranks for which all that decides is the same."""
         arrays = [*(array for array, _ in self.selectors.values()), *self.trips]
         places = [self._places(axes) for axes in sorted(set(self.split.values()), key=sorted)]
@@ -81,7 +100,7 @@ class _Projection:
             groups.setdefault(key, []).append(rank)
         yield from groups.values()
 
-    def body(self, steps: Sequence[Step], rank: int, nest: Nest) -> list[Item]:
+    def _body(self, steps: Sequence[Step], rank: int, nest: Nest) -> list[Item]:
         """Return the items of a rank."""
         items: list[Item] = []
         for step in steps:
@@ -94,7 +113,7 @@ class _Projection:
         return items
 
     def _repeated(self, step: Repeated, rank: int, nest: Nest) -> list[Item]:
-        body = tuple(self.body(step.body, rank, (*nest, step.loop)))
+        body = tuple(self._body(step.body, rank, (*nest, step.loop)))
         if isinstance(step.trip, Value):
             return [ProgramLoop(self._unknown(step, step.trip, rank), body, step.location)]
         if isinstance(step.trip, int):
@@ -104,7 +123,7 @@ class _Projection:
         )
 
     def _chosen(self, step: Chosen, rank: int, nest: Nest) -> list[Item]:
-        bodies = [tuple(self.body(branch, rank, nest)) for branch in step.branches]
+        bodies = [tuple(self._body(branch, rank, nest)) for branch in step.branches]
         if step.selector.number not in self.selectors:
             return [Branch(self._unknown(step, step.selector, rank), tuple(bodies), step.location)]
         values, loops = self.selectors[step.selector.number]
@@ -119,7 +138,7 @@ class _Projection:
 
     def _unknown(self, step: Repeated | Chosen, value: Value, rank: int) -> Unknown:
         name = self.names[value.number]
-        if axes := self.split.get(id(step)):
+        if axes := self.split.get((value.number, step.location)):
             shown = [axis for axis in self.ranks.axis_names if axis in axes]
             here = zip(shown, self._places(axes)[rank], strict=True)
             return Unknown(f"{name}[{','.join(f'{axis}={index}' for axis, index in here)}]", "uniform")

@@ -1,7 +1,7 @@
 """What is known of a value before the run: how to compute it, or along which axes it may differ between ranks."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -20,12 +20,14 @@ class Value:
         axes: mesh axes along which it may differ.
         doubtful: mesh axes along which nobody can say whether it differs.
         expression: how to compute it, or None if it depends on the data.
+        behind: the steps that it depends on, as bits, where their order matters.
     """
 
     number: int
     axes: frozenset = NOWHERE
     doubtful: frozenset = NOWHERE
     expression: Expression | None = None
+    behind: int = 0
 
 
 class Numbers:
@@ -86,4 +88,4 @@ def joined(values: Iterable[Value]) -> tuple[frozenset, frozenset]:
 def narrowed(value: Value, aval: Any) -> Value:
     """Return the value, which differs at most along the axes that its type names."""
     axes = value.axes & _jax.varying(aval)
-    return value if axes == value.axes else Value(value.number, axes, value.doubtful, value.expression)
+    return value if axes == value.axes else replace(value, axes=axes)

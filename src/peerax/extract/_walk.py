@@ -22,6 +22,7 @@ from peerax.extract._equations import (
     site_of,
 )
 from peerax.extract._expressions import AxisIndex, Shard
+from peerax.extract._orders import Order
 from peerax.extract._steps import Chosen, Scope, Step
 from peerax.extract._values import Numbers, Value, joined, narrowed
 from peerax.ops import location
@@ -46,11 +47,11 @@ class Walk:
     """Walks through a program, and notes what it relies on.
 
     Args:
-        pairs: whether a psend and the precv that has its token are one exchange.
+        order: notes which steps depend on which, where nothing but data fix their order. There are no pairs then.
         platform: the branches of lax.platform_dependent that are taken.
     """
 
-    pairs: bool = True
+    order: Order | None = None
     platform: str = "cpu"
     ranks: ops.Ranks | None = None
     assumptions: dict[str, None] = field(default_factory=dict)
@@ -65,11 +66,11 @@ class Walk:
     def run(self, jaxpr, consts, operands: Sequence[Value], scope: Scope, whole: bool = False):
         """Walk through a jaxpr; return its steps and results. A whole one is the body of a shard_map."""
         order = None
-        if whole and self.pairs:
+        if whole and self.order is None:
             jaxpr, pairs, order = in_run_order(jaxpr)
         equations = jaxpr.eqns if scope.ranks is None else [as_ours(eqn, scope.ranks) for eqn in jaxpr.eqns]
         if order is None:
-            pairs, order = (pairs_of(jaxpr, equations) if self.pairs else {}), range(len(equations))
+            pairs, order = ({} if self.order else pairs_of(jaxpr, equations)), range(len(equations))
         receives = {receive: send for send, receive in pairs.items()}
         env: dict[Any, Value] = {}
         env.update(zip(jaxpr.constvars, map(self.numbers.constant, consts), strict=True))
@@ -89,6 +90,8 @@ class Walk:
                 results = self._message_results(eqn, values)
             else:
                 results = self._step(eqn, values, scope, steps)
+            if self.order is not None:
+                results = self.order.note(eqn, values, results, steps)
             if scope.typed:
                 results = [narrowed(x, v.aval) for x, v in zip(results, eqn.outvars, strict=True)]
             env.update(zip(eqn.outvars, results, strict=True))
@@ -229,7 +232,7 @@ class Walk:
             return value
         expression = None if value.expression is None else Shard((value.expression,), tuple(axes))
         number = self.numbers.of("part", value.number, tuple(axes))
-        return Value(number, value.axes.union(*axes), value.doubtful, expression)
+        return Value(number, value.axes.union(*axes), value.doubtful, expression, value.behind)
 
     def _put_together(self, value: Value, spec, axes: frozenset) -> Value:
         """A result, of all ranks together. What differs, and is said not to, may be any rank's."""
@@ -241,6 +244,7 @@ class Walk:
             value.axes - axes,
             doubtful,
             value.expression if known else None,
+            value.behind,
         )
 
     def _linear_solve(self, eqn, values, scope, steps) -> list[Value]:

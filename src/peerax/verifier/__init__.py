@@ -1,6 +1,7 @@
 """The program: what each rank will do, printed, parsed and checked before it runs. Pure standard library."""
 
 from peerax.verifier._check import check_program
+from peerax.verifier._findings import operation_name
 from peerax.verifier._ir import (
     Branch,
     Collective,
@@ -32,4 +33,5 @@ __all__ = [
     "Table",
     "Unknown",
     "check_program",
+    "operation_name",
 ]

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 
-from peerax.diagnostics import Location
+from peerax.diagnostics import Diagnostic, Location
 from peerax.verifier._code import RECV, SEND
-from peerax.verifier._codes import Finding
 from peerax.verifier._cycles import Cycle, Wait, find_cycles
 from peerax.verifier._engine import Run
-from peerax.verifier._findings import in_loops, name, place, plural
+from peerax.verifier._findings import in_loops, operation_name, place, plural
 
 _MOST_WAITS = 8
 
 
-def deadlocks(rendezvous: Run, buffered: Run | None) -> list[Finding]:
+def deadlocks(rendezvous: Run, buffered: Run | None) -> list[Diagnostic]:
     """Return a finding for each cycle; buffered is the run of the same program with buffers, if that is stuck too.
 
     A cycle that is there with buffers hangs always. One that is not, is told apart by its ranks.
@@ -35,7 +34,7 @@ def _is_consequence(run: Run, cycle: Cycle) -> bool:
     return any(wait.channel in channels or wait.group in groups for wait in cycle.waits)
 
 
-def _finding(code: str, run: Run, cycle: Cycle, number: int) -> Finding:
+def _finding(code: str, run: Run, cycle: Cycle, number: int) -> Diagnostic:
     ranks = cycle.ranks
     if len(ranks) == 1:
         message = f"rank {ranks[0]} waits for itself"
@@ -47,7 +46,7 @@ def _finding(code: str, run: Run, cycle: Cycle, number: int) -> Finding:
     if number > 1:
         message += f"\nand {number - 1} more such {'cycle' if number == 2 else 'cycles'} at the same lines"
     channels = [run.code.channels[wait.channel] for wait in cycle.waits if wait.channel is not None]
-    return Finding(
+    return Diagnostic(
         code,
         message,
         _lines(cycle),
@@ -90,7 +89,7 @@ def _evidence(cycle: Cycle) -> Iterator[str]:
 
 
 def _where(wait: Wait) -> str:
-    return f"{name(wait.operation)} at {place(wait.operation.location)}"
+    return f"{operation_name(wait.operation)} at {place(wait.operation.location)}"
 
 
 def _whom(wait: Wait) -> str:
@@ -100,7 +99,7 @@ def _whom(wait: Wait) -> str:
 def _until(wait: Wait) -> str:
     if wait.needed is None:
         return ""
-    return f" to reach {name(wait.needed)} at {place(wait.needed.location)}"
+    return f" to reach {operation_name(wait.needed)} at {place(wait.needed.location)}"
 
 
 def _help(cycle: Cycle) -> str | None:

@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from peerax.diagnostics import Location
+from peerax.diagnostics import Diagnostic, Location, runs
 from peerax.verifier._code import RECV, SEND, Channel
-from peerax.verifier._codes import Finding
 from peerax.verifier._engine import Iterations, Mismatch, Run
 from peerax.verifier._ir import Collective, Exchange, Operation
-from peerax.verifier._print import runs
 from peerax.verifier._totals import Totals
 
 Counted = list[tuple[Operation, int]]
@@ -30,7 +28,7 @@ class Single(NamedTuple):
     help: str | None = None
 
 
-def findings(run: Run, totals: Totals) -> list[Finding]:
+def findings(run: Run, totals: Totals) -> list[Diagnostic]:
     """Return what is wrong besides cycles."""
     singles = [*_unmatched(run, totals), *_unjoined(run, totals)]
     channels, groups = totals.unequal_channels(), totals.unequal_groups(run.code.groups)
@@ -41,7 +39,7 @@ def findings(run: Run, totals: Totals) -> list[Finding]:
     return together(singles)
 
 
-def together(singles: Iterable[Single]) -> list[Finding]:
+def together(singles: Iterable[Single]) -> list[Diagnostic]:
     """Make one finding of those that have one cause."""
     groups: dict[tuple, list[Single]] = {}
     for single in singles:
@@ -56,7 +54,7 @@ def together(singles: Iterable[Single]) -> list[Finding]:
         channels = {single.channel for single in group if single.channel is not None}
         more = f"\nand {len(channels) - 1} more on other channels" if len(channels) > 1 else ""
         found.append(
-            Finding(
+            Diagnostic(
                 code,
                 first.message + more,
                 (first.locations[0], *lines[: _MOST_LINES - 1]),
@@ -68,7 +66,7 @@ def together(singles: Iterable[Single]) -> list[Finding]:
     return sorted(found, key=lambda finding: (finding.code, finding.locations))
 
 
-def name(operation: Operation) -> str:
+def operation_name(operation: Operation) -> str:
     """Return what the user calls an operation."""
     if isinstance(operation, Collective):
         return operation.name
@@ -145,7 +143,7 @@ class _Surplus:
 
     def single(self) -> Single:
         source, destination = self.ends[:2]
-        what = f"{name(self.operation)} at {place(self.operation.location)}{in_loops(self.iterations)}"
+        what = f"{operation_name(self.operation)} at {place(self.operation.location)}{in_loops(self.iterations)}"
         if self.role == SEND:
             text = f"rank {source} sends to rank {destination} in {what}, and rank {destination} never receives it"
             counted = f"{_messages(self.number)} sent, {self.others} received"
@@ -221,7 +219,7 @@ def _unjoined(run: Run, totals: Totals) -> Iterator[Single]:
 def plural(ranks: Iterable[int]) -> str:
     """Return "rank 0" or "ranks 0, 2-5"."""
     ranks = list(ranks)
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {runs(ranks).replace(',', ', ')}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {runs(ranks)}"
 
 
 def _differs(run: Run, mismatch: Mismatch) -> Single:
@@ -244,8 +242,8 @@ def _differs(run: Run, mismatch: Mismatch) -> Single:
         tuple(dict.fromkeys((one.location, other.location))),
         (first, second),
         run.code.channels[mismatch.channel],
-        f"rank {first} sends {sent} in {name(one)} at {place(one.location)}, and rank {second} expects {expected} in "
-        f"{name(other)} at {place(other.location)}",
+        f"rank {first} sends {sent} in {operation_name(one)} at {place(one.location)}, and rank {second} expects "
+        f"{expected} in {operation_name(other)} at {place(other.location)}",
     )
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from peerax.diagnostics import Diagnostic
 from peerax.verifier._code import FENCE, lower
-from peerax.verifier._codes import Finding
 from peerax.verifier._cycles import find_cycles
 from peerax.verifier._deadlocks import deadlocks
 from peerax.verifier._engine import run, start
@@ -22,7 +22,7 @@ class Judgement:
         covered: (rank, n) if an iteration of a loop of unknown length was seen to repeat the one n before.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
     fenced: bool = False
     covered: frozenset[tuple[int, int]] = frozenset()
 
@@ -54,8 +54,8 @@ def judge(program: Program, buffered: bool) -> Judgement:
     return Judgement((*findings(decisive, totals), *cycles), fenced, frozenset(decisive.covered))
 
 
-def _gave_up() -> Finding:
-    return Finding(
+def _gave_up() -> Diagnostic:
+    return Diagnostic(
         "PX211",
         "the program has too many different iterations to look at all of them",
         help="shorten the loops; what holds for a few hundred iterations mostly holds for more",

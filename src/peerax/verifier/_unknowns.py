@@ -12,8 +12,8 @@ from functools import partial
 from itertools import product
 from math import prod
 
+from peerax.diagnostics import Diagnostic
 from peerax.verifier._code import Fence, Probe
-from peerax.verifier._codes import Finding
 from peerax.verifier._findings import Single, lines_of, place, together
 from peerax.verifier._ir import Body, Branch, Exchange, Item, Loop, Operation, Program, Recv, Send, Unknown
 from peerax.verifier._judge import Judgement, judge
@@ -146,7 +146,7 @@ def _alike(body: Body, rank: int) -> tuple:
     return tuple(parts)
 
 
-def _differing(bodies: list[Body]) -> list[Finding]:
+def _differing(bodies: list[Body]) -> list[Diagnostic]:
     """Findings about choices that may not be the same on all ranks."""
     singles = []
     for rank, body in enumerate(bodies):
@@ -227,7 +227,7 @@ def _try(bodies: list[Body], nodes: dict[str, Nodes], buffered: bool) -> Judgeme
     if inside or number > _MOST_TRIES:
         return _undecided(samples)
     bad: list[tuple[tuple[int, ...], Judgement]] = []
-    warnings: list[Finding] = []
+    warnings: list[Diagnostic] = []
     proved = len(loops) < 2
     for values in product(*choices):
         chosen = dict(zip(nodes, values, strict=True))
@@ -259,7 +259,7 @@ def _fixed(chosen: dict[str, int], node: Item) -> Body:
     return (replace(node, trip=Probe(value) if value == _PROBE else value),)
 
 
-def _with_values(finding: Finding, samples: list[Item], values: tuple[int, ...]) -> Finding:
+def _with_values(finding: Diagnostic, samples: list[Item], values: tuple[int, ...]) -> Diagnostic:
     notes = []
     for node, value in zip(samples, values, strict=True):
         if isinstance(node, Loop):
@@ -277,7 +277,7 @@ def _undecided(samples: list[Item]) -> Judgement:
     )
     return Judgement(
         (
-            Finding(
+            Diagnostic(
                 "PX211",
                 f"what {places} will do is not known, and not all of it is shown to be safe",
                 tuple(dict.fromkeys(node.location for node in samples)),
