@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from peerax.diagnostics import CODES, PeeraxError
+from peerax.diagnostics import CODES, Diagnostic, PeeraxError
 from peerax.verifier import Collective, Exchange, Loop, Program, Recv, Report, Send, check_program
 
 SIZE = 64
@@ -149,3 +149,21 @@ def test_a_pair_that_one_rank_leaves_out_is_one_finding():
     assert (found.code, found.locations) == ("PX202", (at(1), at(2)))
     expected = "rank 1 takes part in the pair of psend and precv at step.py:1, and rank 0 does not"
     assert found.message.startswith(expected)
+
+
+def test_html():
+    report = check_program(Program.spmd(SIZE, [S(1, RING), R(2, RING), S(3, FWD), R(4, FWD, "<f>")]))
+    page = report.to_html()
+    assert page.startswith("<!doctype html>") and page.rstrip().endswith("</html>")
+    assert "PX208" in page and "step.py:1" in page and "and 48 more ranks" in page
+    assert "http" not in page and "<script" not in page and "<f>" not in page
+    found = Diagnostic("PX203", "x < y", (("step.py", 4),), severity="warning")
+    assert "warning: PX203" in Report("safe", (found,), "buffered", 0).to_html()
+    assert "and 1 more" in Report("safe", (found,) * 3, "buffered", 2).to_html(most=2)
+
+
+def test_html_shows_the_lines(tmp_path):
+    source = tmp_path / "step.py"
+    source.write_text("first\nsecond <b>\n")
+    found = Diagnostic("PX201", "", ((str(source), 2), (str(source), 99)))
+    assert "second &lt;b&gt;" in Report("unsafe", (found,), "rendezvous", 2).to_html()

@@ -94,13 +94,13 @@ def _check_axes(axes: tuple, ranks: ops.Ranks, name: str, line: Location) -> Non
         )
 
 
-def in_run_order(jaxpr) -> tuple[Any, dict[int, int], list[int]]:
-    """Return a body as peerax lowers it, the positions of its pairs, and all positions in the order in which they run.
+def sums_last(jaxpr) -> tuple[Any, list[int]]:
+    """Return a body as peerax lowers it, and the positions of what runs at its end.
 
-    Sums of cotangents that can wait, and what depends on them, run at the end.
+    That is sums of cotangents which can wait, and what depends on them.
     """
     if not ops.has_separate(jaxpr):
-        return jaxpr, ops.find_pairs(jaxpr.eqns), [*range(len(jaxpr.eqns))]
+        return jaxpr, []
     part, late = ops.put_sums_last(jaxpr)
     put_off: list[int] = []
     results: set[Any] = set()
@@ -108,8 +108,7 @@ def in_run_order(jaxpr) -> tuple[Any, dict[int, int], list[int]]:
         if i in late or any(not isinstance(v, _jax.Literal) and v in results for v in ops.uses(eqn)):
             put_off.append(i)
             results.update(eqn.outvars)
-    at_once = sorted({*range(len(part.eqns))} - {*put_off})
-    return part, part.find_pairs(), [*at_once, *put_off]
+    return part, put_off
 
 
 def operand_types(eqn) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 """program and check: from a function to what each rank will do, and to the verdict on it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import jax
+import numpy as np
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
@@ -14,6 +17,9 @@ from peerax.extract._steps import Scope, Step
 from peerax.extract._values import Value
 from peerax.extract._walk import Walk
 from peerax.verifier import Program, Report, check_program
+
+# What may be decided where the values of the arguments are known.
+_DEPENDS_ON_DATA = {"PX210", "PX211"}
 
 
 def program(fn: Any, *args: Any, **kwargs: Any) -> Program:
@@ -56,7 +62,8 @@ def check(
     Args:
       fn: a function of arrays, jitted or not, which may contain several shard_maps, call other jitted functions, and
         differentiate and batch inside.
-      *args: its arguments: arrays or jax.ShapeDtypeStruct. Only their types count.
+      *args: its arguments: arrays or jax.ShapeDtypeStruct. Only their types count, unless the verdict depends on the
+        values of integers and booleans, such as tables; the report's assumptions then say so.
       semantics: "rendezvous" if a send completes when it is received, as on a GPU, or "buffered" if it completes at
         once; a cycle that buffers resolve is an error (PX208) for the first, and a warning for the second.
       as_written_for: "peerax", or "jax.lax" to judge the program as it would run on a GPU with the functions of
@@ -79,7 +86,10 @@ def check(
         raise ValueError(f"as_written_for is 'peerax' or 'jax.lax', not {as_written_for!r}")
     try:
         jaxpr = _trace(fn, args, kwargs)
-        return check_jaxpr(jaxpr, semantics, as_written_for)
+        report = check_jaxpr(jaxpr, semantics, as_written_for)
+        if report.codes and report.codes <= _DEPENDS_ON_DATA and (given := _given(jaxpr, args, kwargs)):
+            report = check_jaxpr(jaxpr, semantics, as_written_for, given)
+        return report
     except PeeraxError as error:
         if error.code[:3] not in ("PX1", "PX2"):
             raise
@@ -90,15 +100,18 @@ def check_jaxpr(
     jaxpr: Any,
     semantics: Literal["rendezvous", "buffered"] = "rendezvous",
     as_written_for: Literal["peerax", "jax.lax"] = "peerax",
+    given: Mapping[int, Any] = MappingProxyType({}),
 ) -> Report:
-    """Return the report on a closed jaxpr, see check.
+    """Return the report on a closed jaxpr, see check; given are the operands whose values are known, by position.
 
     Raises:
       PeeraxError: PX203 or PX204 if the two ends of a pair disagree, and what is wrong with operations of jax.lax.
     """
     order = None if as_written_for == "peerax" else Order()
     walk = Walk(order=order)
-    steps = _walk(walk, jaxpr)
+    if given:
+        walk.assumptions["integer and boolean arguments have the values that were given"] = None
+    steps = _walk(walk, jaxpr, given)
     projection = Projection.of(steps, walk.ranks)
     if order is None:
         report = check_program(projection.program(steps), semantics)
@@ -112,6 +125,23 @@ def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return jitted.trace(*args, **kwargs).jaxpr
 
 
-def _walk(walk: Walk, jaxpr: Any) -> list[Step]:
+def _given(jaxpr: Any, args: tuple, kwargs: dict[str, Any]) -> dict[int, Any]:
+    """Return the arguments that may be tables, predicates or counts, by position."""
+    leaves, avals = jax.tree.leaves((args, kwargs)), jaxpr.in_avals
+    if len(leaves) != len(avals):  # some are static
+        return {}
+    return {
+        i: np.asarray(x, aval.dtype)
+        for i, (x, aval) in enumerate(zip(leaves, avals, strict=True))
+        if isinstance(x, (bool, int, np.ndarray, jax.Array))
+        and not isinstance(x, jax.core.Tracer)
+        and jax.dtypes.issubdtype(aval.dtype, np.integer) | jax.dtypes.issubdtype(aval.dtype, np.bool_)
+    }
+
+
+def _walk(walk: Walk, jaxpr: Any, given: Mapping[int, Any] = MappingProxyType({})) -> list[Step]:
     jaxpr, consts = _jax.open_jaxpr(jaxpr)
-    return walk.run(jaxpr, consts, [Value(walk.numbers.new()) for _ in jaxpr.invars], Scope())[0]
+    operands = [
+        walk.numbers.constant(given[i]) if i in given else Value(walk.numbers.new()) for i in range(len(jaxpr.invars))
+    ]
+    return walk.run(jaxpr, consts, operands, Scope())[0]

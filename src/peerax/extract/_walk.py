@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.extract import _loops
@@ -15,11 +13,11 @@ from peerax.extract._equations import (
     Communication,
     as_ours,
     collective_name,
-    in_run_order,
     is_message,
     operand_types,
     pairs_of,
     site_of,
+    sums_last,
 )
 from peerax.extract._expressions import AxisIndex, Shard
 from peerax.extract._orders import Order
@@ -57,7 +55,6 @@ class Walk:
     assumptions: dict[str, None] = field(default_factory=dict)
     numbers: Numbers = field(default_factory=Numbers)
     communication: Communication = field(default_factory=Communication)
-    trips: dict[tuple, np.ndarray | None] = field(default_factory=dict)
     _sections: int = 0
     _pair: int = -1
     _perms: dict[tuple, tuple] = field(default_factory=dict)
@@ -65,22 +62,19 @@ class Walk:
 
     def run(self, jaxpr, consts, operands: Sequence[Value], scope: Scope, whole: bool = False):
         """Walk through a jaxpr; return its steps and results. A whole one is the body of a shard_map."""
-        order = None
-        if whole and self.order is None:
-            jaxpr, pairs, order = in_run_order(jaxpr)
-        equations = jaxpr.eqns if scope.ranks is None else [as_ours(eqn, scope.ranks) for eqn in jaxpr.eqns]
-        if order is None:
-            pairs, order = ({} if self.order else pairs_of(jaxpr, equations)), range(len(equations))
+        part, late = (jaxpr, []) if not whole or self.order is not None else sums_last(jaxpr)
+        equations = part.eqns if scope.ranks is None else [as_ours(eqn, scope.ranks) for eqn in part.eqns]
+        pairs = {} if self.order is not None else pairs_of(part, equations)
         receives = {receive: send for send, receive in pairs.items()}
         env: dict[Any, Value] = {}
-        env.update(zip(jaxpr.constvars, map(self.numbers.constant, consts), strict=True))
-        env.update(zip(jaxpr.invars, operands, strict=True))
+        env.update(zip(part.constvars, map(self.numbers.constant, consts), strict=True))
+        env.update(zip(part.invars, operands, strict=True))
         steps: list[Step] = []
 
         def read(atom):
             return self.numbers.constant(atom.val) if isinstance(atom, _jax.Literal) else env[atom]
 
-        for i in order:
+        for i in (*sorted({*range(len(equations))} - {*late}), *late):
             eqn = equations[i]
             values = [read(v) for v in ops.uses(eqn)]
             if i in pairs:
@@ -95,7 +89,7 @@ class Walk:
             if scope.typed:
                 results = [narrowed(x, v.aval) for x, v in zip(results, eqn.outvars, strict=True)]
             env.update(zip(eqn.outvars, results, strict=True))
-        return steps, [read(v) for v in jaxpr.outvars]
+        return steps, [read(v) for v in part.outvars]
 
     def _step(self, eqn, values: list[Value], scope: Scope, steps: list[Step]) -> list[Value]:
         name = eqn.primitive.name

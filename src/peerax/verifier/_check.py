@@ -23,4 +23,4 @@ def check_program(program: Program, semantics: Literal["rendezvous", "buffered"]
     judgement = decide(program, semantics == "buffered")
     codes = {finding.code for finding in judgement.findings if finding.severity == "error"}
     verdict = "safe" if judgement.safe else "undecided" if codes <= {"PX211"} else "unsafe"
-    return Report(verdict, judgement.findings, semantics, program.size)
+    return Report(verdict, judgement.findings, semantics, program.size, program=program)

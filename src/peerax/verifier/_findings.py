@@ -204,14 +204,17 @@ def _unjoined(run: Run, totals: Totals) -> Iterator[Single]:
         rank = more[0]
         mine, theirs = (totals.operations(("join", group, r)) for r in (rank, fewer[0]))
         operation, iterations = _blame(mine, theirs, lambda op: op.location, run.dropped.get(("join", group, rank)))
+        if any(other.location == operation.location for other, _ in theirs):
+            missing = f"more often than {plural(fewer)}"
+        else:
+            missing = f"and {plural(fewer)} never {'does' if len(fewer) == 1 else 'do'}"
         yield Single(
             "PX209",
             tuple(dict.fromkeys((operation.location, *lines_of(op for op, _ in theirs)))),
             tuple(members),
             None,
             f"{plural(more)} {'calls' if len(more) == 1 else 'call'} {operation.name} at "
-            f"{place(operation.location)}{in_loops(iterations)}, and {plural(fewer)} never "
-            f"{'does' if len(fewer) == 1 else 'do'}\n"
+            f"{place(operation.location)}{in_loops(iterations)}, {missing}\n"
             f"collectives of these ranks: {totals.joins[group, rank]} on rank {rank}, {least} on rank {fewer[0]}",
         )
 

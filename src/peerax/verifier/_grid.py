@@ -6,21 +6,30 @@ from peerax.verifier._ir import Body, Branch, Collective, Exchange, Loop, Progra
 
 
 def grid(program: Program, columns: int, rows: int) -> str:
-    """Return the table. Ranks that share a body have each item in one row; "." stands for nothing to do."""
+    """Return the table as text."""
+    head, cells, more = table(program, columns, rows)
+    lines = [head, *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]
+    return "\n".join([*shown, *more])
+
+
+def table(program: Program, columns: int, rows: int) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the head of the table, its rows, and what is said of rows and ranks that are left out.
+
+    Ranks that share a body have each item in one row; "." stands for nothing to do.
+    """
     bodies = program.bodies()
     shown = list(range(min(program.size, columns)))
     cells = [list(_cells(bodies[rank], rank, "")) for rank in shown]
     height = max(map(len, cells), default=0)
-    table = [["", *(f"rank {rank}" for rank in shown)]]
-    for row in range(min(height, rows)):
-        table.append([str(row + 1), *(column[row] if row < len(column) else "" for column in cells)])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    if height > rows:
-        lines.append(f"and {height - rows} more rows")
-    if program.size > len(shown):
-        lines.append(f"and {program.size - len(shown)} more ranks")
-    return "\n".join(lines)
+    body = [
+        [str(row + 1), *(column[row] if row < len(column) else "" for column in cells)]
+        for row in range(min(height, rows))
+    ]
+    more = [f"and {height - rows} more rows"] if height > rows else []
+    more += [f"and {program.size - len(shown)} more ranks"] if program.size > len(shown) else []
+    return ["", *(f"rank {rank}" for rank in shown)], body, more
 
 
 def _cells(body: Body, rank: int, indent: str) -> Iterator[str]:

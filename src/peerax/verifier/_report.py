@@ -1,10 +1,11 @@
 """The outcome of a check."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from peerax.diagnostics import Diagnostic, PeeraxError
+from peerax.verifier._ir import Program
 
 _SENTENCES = {
     "safe": "no rank can hang, and each message meets an end of its shape and dtype",
@@ -28,6 +29,7 @@ class Report:
         semantics: "rendezvous" or "buffered"; how sends were judged.
         size: number of ranks.
         assumptions: what the verdict relies on, in sentences.
+        program: what was checked, if there is one program.
     """
 
     verdict: Literal["safe", "unsafe", "undecided"]
@@ -35,28 +37,49 @@ class Report:
     semantics: Literal["rendezvous", "buffered"]
     size: int
     assumptions: tuple[str, ...] = ()
+    program: Program | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
         """Return whether the program is proved to be safe."""
         return self.verdict == "safe"
 
+    @property
+    def codes(self) -> frozenset[str]:
+        """Return the codes of the errors."""
+        return frozenset(found.code for found in self.diagnostics if found.severity == "error")
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return all that the verdict relies on, how sends complete as well."""
+        return (_ASSUMED[self.semantics], *self.assumptions)
+
     def raise_if_unsafe(self) -> None:
         """Raise PeeraxError with the first error, if the verdict is "unsafe"."""
         if self.verdict == "unsafe":
             raise PeeraxError(next(found for found in self.diagnostics if found.severity == "error"))
 
+    def summary(self) -> str:
+        """Return the verdict in one line."""
+        # Where tracing has failed already, the mesh is not known.
+        ranks = {0: "", 1: "1 rank, "}.get(self.size, f"{self.size} ranks, ")
+        return f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}{self.semantics} sends)"
+
     def render(self, most: int = MOST_SHOWN) -> str:
         """Return the report as plain text, with at most so many diagnostics, without a newline at its end."""
-        ranks = "1 rank" if self.size == 1 else f"{self.size} ranks"
-        parts = [f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}, {self.semantics} sends)"]
+        parts = [self.summary()]
         for found in self.diagnostics[:most]:
             parts.append(f"{'' if found.severity == 'error' else 'warning: '}{found.render()}")
         if len(self.diagnostics) > most:
             parts.append(f"and {len(self.diagnostics) - most} more")
-        assumed = (_ASSUMED[self.semantics], *self.assumptions)
-        parts.append("\n".join(["assumed:", *(f"  {sentence}" for sentence in assumed)]))
+        parts.append("\n".join(["assumed:", *(f"  {sentence}" for sentence in self.assumed)]))
         return "\n\n".join(parts)
+
+    def to_html(self, most: int = MOST_SHOWN) -> str:
+        """Return the report as an HTML page that needs nothing else, with a table of what each rank does."""
+        from peerax.verifier._html import to_html
+
+        return to_html(self, most)
 
     def to_json(self) -> str:
         """Return the report as a JSON object, with all diagnostics."""
@@ -65,7 +88,7 @@ class Report:
                 "verdict": self.verdict,
                 "semantics": self.semantics,
                 "ranks": self.size,
-                "assumptions": [_ASSUMED[self.semantics], *self.assumptions],
+                "assumptions": list(self.assumed),
                 "diagnostics": [
                     {
                         "code": found.code,
