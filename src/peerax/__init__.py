@@ -67,4 +67,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-when_imported("jax", lambda: importlib.import_module("peerax.ops"))
+when_imported("jax", lambda: importlib.import_module("peerax.extract"))

@@ -174,6 +174,31 @@ def emit_receive(ctx, handle, aval, pairs) -> tuple[Any, Any]:
     return tuple(hlo.optimization_barrier([handle, recv.results[0]]))
 
 
+def separate_operations(module) -> list[Any]:
+    """The sends and recvs of a lowered module."""
+    found = []
+
+    def look(operation):
+        if operation.name in ("stablehlo.send", "stablehlo.recv"):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    return found
+
+
+def skip_verifier_of_xla(operation) -> None:
+    """Mark a send or recv as part of a pipeline, which XLA:GPU's verifier of sends and recvs leaves out."""
+    with operation.context:
+        pipeline = {"_xla_send_recv_pipeline": ir.StringAttr.get("0")}
+        before = operation.attributes[_FRONTEND] if _FRONTEND in operation.attributes else ()
+        kept = {entry.name: entry.attr for entry in before}
+        operation.attributes[_FRONTEND] = ir.DictAttr.get({**kept, **pipeline})
+
+
+_FRONTEND = "mhlo.frontend_attributes"
+
+
 def _pair_attribute(pairs):
     return mlir.dense_int_elements(np.asarray(pairs, np.int64).reshape(-1, 2))
 
@@ -219,14 +244,14 @@ def zeros_in_place(ctx, aval) -> Any:
     return mlir.full_like_aval(ctx, 0, aval)
 
 
-def when_module_is_lowered(action: Callable[[Any], None]) -> None:
-    """Call action with each StableHLO module that JAX has lowered, before it is compiled."""
+def when_module_is_lowered(action: Callable[[Any, Any, Sequence[str]], None]) -> None:
+    """Call action with each module that JAX has lowered, its jaxpr and the platforms, before it is compiled."""
     lower = mlir.lower_jaxpr_to_module
 
     @functools.wraps(lower)
-    def lower_jaxpr_to_module(*args, **kwargs):
-        result = lower(*args, **kwargs)
-        action(result.module)
+    def lower_jaxpr_to_module(module_name, jaxpr, *args, platforms, **kwargs):
+        result = lower(module_name, jaxpr, *args, platforms=platforms, **kwargs)
+        action(result.module, jaxpr, platforms)
         return result
 
     mlir.lower_jaxpr_to_module = lower_jaxpr_to_module

@@ -58,6 +58,15 @@ def is_message(eqn) -> bool:
     return eqn.primitive in (ops.psend_p, ops.precv_p) or eqn.primitive.name in ("psend", "precv")
 
 
+def has_raw(jaxpr) -> bool:
+    """Return whether a psend or precv of jax.lax is anywhere in a jaxpr."""
+    ours = (ops.psend_p, ops.precv_p)
+    return any(
+        (is_message(eqn) and eqn.primitive not in ours) or any(map(has_raw, _jax.jaxprs_in(eqn.params)))
+        for eqn in _jax.open_jaxpr(jaxpr)[0].eqns
+    )
+
+
 def as_ours(eqn, ranks: ops.Ranks) -> Any:
     """Return a psend or precv of jax.lax as one of peerax; other equations as they are."""
     name = eqn.primitive.name

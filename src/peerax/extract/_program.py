@@ -101,14 +101,19 @@ def check_jaxpr(
     semantics: Literal["rendezvous", "buffered"] = "rendezvous",
     as_written_for: Literal["peerax", "jax.lax"] = "peerax",
     given: Mapping[int, Any] = MappingProxyType({}),
+    platform: str = "cpu",
 ) -> Report:
-    """Return the report on a closed jaxpr, see check; given are the operands whose values are known, by position.
+    """Return the report on a closed jaxpr, see check.
+
+    Args:
+      given: the operands whose values are known, by position.
+      platform: whose branches of lax.platform_dependent are taken.
 
     Raises:
       PeeraxError: PX203 or PX204 if the two ends of a pair disagree, and what is wrong with operations of jax.lax.
     """
     order = None if as_written_for == "peerax" else Order()
-    walk = Walk(order=order)
+    walk = Walk(order, platform)
     if given:
         walk.assumptions["integer and boolean arguments have the values that were given"] = None
     steps = _walk(walk, jaxpr, given)

@@ -5,13 +5,14 @@ has the handle of the one before as an operand and gives its own as a result; he
 only be done when the whole program is lowered.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from peerax import _jax
 from peerax.ops._communication import any_in_params, has_peerax
 
 
-def tie_shard_maps(module: Any) -> None:
+def tie_shard_maps(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
     """Let each shard_map of a block come after the one before it, in every block of a module."""
     for operation in module.body.operations:
         _tie_regions(operation)
