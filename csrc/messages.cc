@@ -52,11 +52,13 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
   if (!first_time) return ends;
   std::lock_guard<std::mutex> lock(mutex_);
   if (operation.kind == Kind::kGather) {
-    auto& gathering = gatherings_[{&operation, operation.group[rank.index]}];
-    if (gathering == nullptr) {
-      gathering = std::make_unique<Gathering>();
-      for (std::int32_t group : operation.group) gathering->size += group == operation.group[rank.index];
+    std::vector<std::int32_t> members;
+    for (std::int32_t i = 0; i < size(); ++i) {
+      if (operation.group[i] == operation.group[rank.index]) members.push_back(i);
     }
+    auto& gathering = gatherings_[members];
+    if (gathering == nullptr) gathering = std::make_unique<Gathering>();
+    gathering->size = static_cast<std::int32_t>(members.size());
     ends.gathering = gathering.get();
     return ends;
   }
@@ -71,6 +73,8 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
 
 Channel* Session::FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination) {
   const Operation* pair = operation.kind == Kind::kExchange ? &operation : nullptr;
+  // A ppermute is a collective: ranks may call it at different lines, in branches of their own.
+  if (operation.name == "ppermute") pair = permutes_.try_emplace(operation.destination, pair).first->second;
   auto& channel = channels_[{pair, source, destination, operation.tag, operation.pair, operation.path}];
   if (channel == nullptr) {
     channel = std::make_unique<Channel>(source, destination, operation.tag, operation.path, operation.pair, pair);

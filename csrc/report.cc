@@ -65,6 +65,16 @@ std::vector<std::string> DescribeBufferLimit(const Rank& rank, const Channel& ch
               " (PEERAX_BUFFER_BYTES)"};
 }
 
+std::vector<std::string> DescribeOtherKind(const Rank& first, const Operation& one, const Rank& second,
+                                           const Operation& other) {
+  const auto shown = [](const Operation& operation) {
+    std::string text = operation.name + "(";
+    for (std::size_t i = 0; i < operation.types.size(); ++i) text += (i == 0 ? "" : ", ") + operation.types[i];
+    return text + ") at " + operation.site;
+  };
+  return {Name(first.index) + " calls " + shown(one) + ", and " + Name(second.index) + " calls " + shown(other)};
+}
+
 Reporter::Reporter(Session& session) : session_(session) {
   for (auto& [key, channel] : session.channels_) {
     std::lock_guard<std::mutex> lock(channel->mutex);
@@ -85,16 +95,14 @@ Reporter::Reporter(Session& session) : session_(session) {
       }
     }
   }
-  for (auto& [key, gathering] : session.gatherings_) {
+  for (auto& [members, gathering] : session.gatherings_) {
     std::lock_guard<std::mutex> lock(gathering->mutex);
-    const Operation& operation = *key.first;
     std::set<std::int32_t> here;
     for (const Rank* rank : gathering->arrived) here.insert(rank->index);
-    for (std::int32_t rank : here) {
-      for (std::int32_t other = 0; other < session.size(); ++other) {
-        if (operation.group[other] == key.second && here.count(other) == 0) {
-          waits_.push_back({rank, other, &operation, Wait::kCollective, 0, ""});
-        }
+    for (const Rank* rank : gathering->arrived) {
+      for (std::int32_t other : members) {
+        if (here.count(other) != 0) continue;
+        waits_.push_back({rank->index, other, rank->operation.load(), Wait::kCollective, 0, ""});
       }
     }
   }

@@ -12,6 +12,8 @@ namespace peerax {
 std::vector<std::string> DescribeMismatch(const Channel& channel, const std::string& sent, const std::string& received);
 std::vector<std::string> DescribeBufferLimit(const Rank& rank, const Channel& channel, const Operation& operation,
                                              std::size_t leaf, std::int64_t buffered_bytes, std::int64_t limit_bytes);
+std::vector<std::string> DescribeOtherKind(const Rank& first, const Operation& one, const Rank& second,
+                                           const Operation& other);
 
 // Reads a session whose mutex_ is held by the caller.
 class Reporter {

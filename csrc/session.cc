@@ -50,6 +50,16 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
   Gathering& gathering = *FindEnds(rank, operation).gathering;
   std::unique_lock<std::mutex> lock(gathering.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
+  if (!gathering.arrived.empty()) {
+    // Members may call it at different lines, but it must be the same one.
+    const Rank& other = *gathering.arrived.front();
+    const Operation& theirs = *other.operation.load(std::memory_order_relaxed);
+    if (&theirs != &operation && (theirs.name != operation.name || theirs.types != operation.types)) {
+      lock.unlock();
+      Fail("PX209", {theirs.site, operation.site}, DescribeOtherKind(other, theirs, rank, operation));
+      return;
+    }
+  }
   if (static_cast<std::int32_t>(gathering.arrived.size()) + 1 < gathering.size) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
     gathering.arrived.push_back(&rank);

@@ -175,7 +175,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool finished_ = false;  // the end was reached by all, or is not waited for any more
   using ChannelKey = std::tuple<const Operation*, std::int32_t, std::int32_t, std::int64_t, std::int64_t, std::string>;
   std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
-  std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Gathering>> gatherings_;
+  std::map<std::vector<std::int32_t>, std::unique_ptr<Gathering>> gatherings_;  // by members
+  std::map<std::vector<std::int32_t>, const Operation*> permutes_;             // by destinations
 };
 
 std::int64_t NowNs();

@@ -372,3 +372,39 @@ class TestCollectives:
             on_ranks(functools.partial(body, exchange))(jnp.arange(8.0)) for exchange in (pair, lax.ppermute)
         )
         assert_same_bits(actual, expected)
+
+
+@pytest.mark.parametrize("size", [3, 4, 8])
+@pytest.mark.parametrize("check_vma", [False, True])
+class TestACollectiveAtSeveralLines:
+    """Ranks may call the same collective in branches of their own, as they may without peerax."""
+
+    def run(self, collective, size, check_vma):
+        def body(x):
+            y = pair(x, "x", ring(size))
+            number = lax.axis_index("x") % 3
+            branches = [lambda y: collective(y), lambda y: collective(y * 2) + 1, lambda y: collective(y + 3)]
+            return lax.switch(number, branches, y)
+
+        x = jnp.arange(2.0 * size)
+        came = np.roll(np.asarray(x).reshape(size, 2), 1, axis=0)
+        numbers = np.arange(size)[:, None] % 3
+        given = np.select([numbers == 0, numbers == 1], [came, came * 2], came + 3)
+        return np.asarray(on_ranks(body, size, check_vma=check_vma)(x)).reshape(size, 2), given, numbers == 1
+
+    def test_psum(self, size, check_vma):
+        def psum(y):
+            total = lax.psum(y, "x")
+            return lax.pcast(total, "x", to="varying") if check_vma else total
+
+        y, given, plus_one = self.run(psum, size, check_vma)
+        np.testing.assert_array_equal(y, given.sum(axis=0) + plus_one)
+
+    def test_ppermute(self, size, check_vma):
+        y, given, plus_one = self.run(lambda y: lax.ppermute(y, "x", chain(size)), size, check_vma)
+        came = np.concatenate([np.zeros((1, 2), given.dtype), given[:-1]])
+        np.testing.assert_array_equal(y, came + plus_one)
+
+    def test_all_gather(self, size, check_vma):
+        y, given, plus_one = self.run(lambda y: lax.all_gather(y, "x").max(axis=0), size, check_vma)
+        np.testing.assert_array_equal(y, given.max(axis=0) + plus_one)

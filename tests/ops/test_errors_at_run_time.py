@@ -95,6 +95,16 @@ def two_collectives(x):
     return lax.cond(lax.axis_index("x") % 2 == 0, even, odd)
 
 
+def two_shapes_of_a_collective(x):
+    y = pair(x, "x", ring(4))
+    return lax.cond(
+        lax.axis_index("x") < 2,
+        lambda x: x + lax.psum(x, "x"),  # ALL
+        lambda x: x + lax.psum(x[:1], "x"),  # HALF
+        y,
+    )
+
+
 def receives_first(x):
     y = peerax.precv(peerax.create_token(), x, "x", ring(4))  # RECEIVE
     peerax.psend(x, "x", ring(4))  # SEND
@@ -147,7 +157,8 @@ CASES = [
     (narrow_integer_into_a_byte, "PX304", ["SEND", "RECEIVE"], ["int4[2]", "int8[2]"]),
     (mismatch_late_receiver, "PX304", ["SEND", "RECEIVE"], ["float32[2]", "float32[1]"]),
     (psum_in_some_ranks, "PX209: collective not joined by all", ["PSUM"], ["at psum", "rank 2"]),
-    (two_collectives, "PX209", ["SUM", "MAX"], ["at psum", "at pmax"]),
+    (two_collectives, "PX209", ["SUM", "MAX"], ["calls psum(float32[2]) at", "calls pmax(float32[2]) at"]),
+    (two_shapes_of_a_collective, "PX209", ["ALL", "HALF"], ["psum(float32[2])", "psum(float32[1])"]),
     (receives_first, "PX302: deadlock", ["RECEIVE"], [f"rank {rank} waits in precv" for rank in range(4)]),
     (two_cross, "PX302", ["RECEIVE"], ["rank 0 waits in precv", "rank 2 waits in precv"]),
     (collective_in_the_knot, "PX302", ["RECEIVE", "SUM"], ["rank 0 waits at psum", "rank 1 waits in precv"]),

@@ -43,7 +43,8 @@ class OnCpu(Body):
         # All members gather first: XLA's rendezvous aborts the process if one of them never comes.
         group = self.ranks.groups(axes_of(eqn), eqn.params.get("axis_index_groups"))
         name = eqn.primitive.name.removesuffix("_invariant")  # as the user knows it
-        operation = Operation("gather", name, site_of(eqn), group=group)
+        types = tuple(type_name(v.aval.shape, v.aval.dtype) for v in eqn.invars)
+        operation = Operation("gather", name, site_of(eqn), types=types, group=group)
         handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
         handle, *results = self.order(handle, *_jax.rebind(eqn, values))
         return handle, results
