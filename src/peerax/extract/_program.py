@@ -84,7 +84,7 @@ def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _extract(jaxpr: Any, pairs: bool) -> tuple[Program, tuple[str, ...]]:
     walk = Walk(pairs=pairs)
-    jaxpr, consts = _jax.open_jaxpr(jaxpr)
+    jaxpr, consts = _jax.without_dead_code(jaxpr)
     operands = [Value(walk.numbers.new()) for _ in jaxpr.invars]
     steps, _ = walk.run(jaxpr, consts, operands, Scope())
     return project(steps, walk.ranks), tuple(walk.assumptions)
