@@ -24,6 +24,7 @@ from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
+    has_effects,
     in_three,
     is_jaxpr,
     jaxprs_in,
@@ -32,6 +33,7 @@ from peerax._jax._jaxprs import (
     rebind,
     scan_counts,
     stacked,
+    without_dead_code,
 )
 from peerax._jax._unentered import enter_if
 
@@ -44,6 +46,7 @@ __all__ = [
     "equation_site",
     "evaluates_eagerly",
     "execute_exclusively",
+    "has_effects",
     "in_three",
     "is_jaxpr",
     "is_sum_of_cotangents",
@@ -56,6 +59,7 @@ __all__ = [
     "rebind",
     "scan_counts",
     "stacked",
+    "without_dead_code",
 ]
 
 # Errors and equations point at the user's line, not at ours.

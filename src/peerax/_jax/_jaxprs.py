@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jax._src import core, source_info_util
+from jax._src.interpreters import partial_eval
 
 
 def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
@@ -14,6 +15,18 @@ def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
 
 def is_jaxpr(value) -> bool:
     return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
+
+
+def has_effects(eqn) -> bool:
+    """Return whether an equation has effects, besides that it names an axis."""
+    return any(not isinstance(effect, core.NamedAxisEffect) for effect in eqn.effects)
+
+
+def without_dead_code(jaxpr) -> tuple[Any, list[Any]]:
+    """Return a closed jaxpr as jit lowers it, without what no result and no effect depends on, and its constants."""
+    used = [True] * len(jaxpr.jaxpr.outvars)
+    needed, used_consts, _ = partial_eval.dce_jaxpr_consts(jaxpr.jaxpr, used, instantiate=True)
+    return needed, [const for const, used in zip(jaxpr.consts, used_consts, strict=True) if used]
 
 
 def equation_site(eqn) -> tuple[str, int] | None:

@@ -1,6 +1,7 @@
 """The equations of a jaxpr in the order in which they run, and what each of them communicates."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from peerax import _jax
@@ -31,26 +32,47 @@ class Communication:
     """Says which equations communicate; it remembers what it has seen of a jaxpr."""
 
     def __init__(self) -> None:
-        self._within: dict[int, tuple[Any, bool, bool]] = {}
+        self._within: dict[int, tuple[Any, _Within]] = {}
 
     def within(self, eqn) -> bool:
         """Return whether any equation inside this one communicates."""
-        return any(self._look(jaxpr)[0] for jaxpr in _jax.jaxprs_in(eqn.params))
+        return any(self._look(jaxpr).communicates for jaxpr in _jax.jaxprs_in(eqn.params))
 
     def opaque_within(self, eqn) -> bool:
         """Return whether any equation inside this one calls code that nobody can look into."""
-        return any(self._look(jaxpr)[1] for jaxpr in _jax.jaxprs_in(eqn.params))
+        return any(self._look(jaxpr).opaque for jaxpr in _jax.jaxprs_in(eqn.params))
 
-    def _look(self, jaxpr) -> tuple[bool, bool]:
-        found = self._within.get(id(jaxpr))
-        if found is None:
-            communicates = opaque = False
+    def indexed_within(self, eqn) -> frozenset:
+        """Return the axes along which an equation inside this one asks for the rank's index."""
+        return frozenset().union(*(self._look(jaxpr).indexed for jaxpr in _jax.jaxprs_in(eqn.params)))
+
+    def _look(self, jaxpr) -> "_Within":
+        if id(jaxpr) not in self._within:
+            found = _Within()
             for eqn in _jax.open_jaxpr(jaxpr)[0].eqns:
-                communicates = communicates or is_message(eqn) or ops.is_collective(eqn) or self.within(eqn)
-                opaque = opaque or eqn.primitive.name in OPAQUE or self.opaque_within(eqn)
+                found.communicates |= is_message(eqn) or ops.is_collective(eqn) or self.within(eqn)
+                found.opaque |= eqn.primitive.name in OPAQUE or self.opaque_within(eqn)
+                found.indexed |= self.indexed_within(eqn)
+                if eqn.primitive.name == "axis_index":
+                    found.indexed |= frozenset(axes_indexed(eqn))
             # The jaxpr is kept, so that no other one gets its identity.
-            found = self._within[id(jaxpr)] = (jaxpr, communicates, opaque)
-        return found[1:]
+            self._within[id(jaxpr)] = jaxpr, found
+        return self._within[id(jaxpr)][1]
+
+
+@dataclass
+class _Within:
+    """What is inside a jaxpr."""
+
+    communicates: bool = False
+    opaque: bool = False
+    indexed: frozenset = frozenset()
+
+
+def axes_indexed(eqn) -> tuple:
+    """Return the axes of an axis_index."""
+    axes = eqn.params["axis_name"]
+    return axes if isinstance(axes, tuple) else (axes,)
 
 
 def is_message(eqn) -> bool:

@@ -125,7 +125,20 @@ class Final:
     operands = ()
 
 
-Expression = Constant | AxisIndex | Results | Result | Shard | Element | Carry | Final
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """What the iterations of a scan give, one after another in the order of its inputs."""
+
+    element: "Expression"
+    loop: Loop
+    operands = ()
+
+    @property
+    def loops(self) -> frozenset[Loop]:
+        return self.element.loops - {self.loop}
+
+
+Expression = Constant | AxisIndex | Results | Result | Shard | Element | Carry | Final | Stack
 
 
 @dataclass(frozen=True)
@@ -157,31 +170,21 @@ class Place:
         return index
 
 
-def evaluate(
-    wanted: Sequence[tuple[Expression, Sequence[Loop]]], indices: dict[Any, np.ndarray], sizes: dict[Any, int]
-) -> list[np.ndarray]:
+def evaluate(wanted: Sequence[tuple[Expression, Sequence[Loop]]], sizes: dict[Any, int]) -> list[np.ndarray]:
     """Return the value of each expression by rank and by iteration of its loops, the outermost first.
 
     Args:
         wanted: expressions of scalars, each with the loops that it depends on.
-        indices: by axis, the index of every rank.
-        sizes: by axis, the number of ranks.
+        sizes: by axis, in the order of the mesh, the number of ranks.
     """
 
-    def on_rank(here):
-        place = Place({axis: (here[axis], sizes[axis]) for axis in here})
+    def on_rank(place):
         return [_over(expression, tuple(loops), place) for expression, loops in wanted]
 
-    return _on_host(jax.vmap(on_rank), {axis: np.asarray(index, np.int32) for axis, index in indices.items()})
+    return _on_all_ranks(on_rank, sizes)
 
 
-def count_iterations(
-    goes_on: Expression,
-    loop: Loop,
-    around: Sequence[Loop],
-    indices: dict[Any, np.ndarray],
-    sizes: dict[Any, int],
-) -> np.ndarray:
+def count_iterations(goes_on: Expression, loop: Loop, around: Sequence[Loop], sizes: dict[Any, int]) -> np.ndarray:
     """Return how often each rank runs a while loop, by iteration of the loops around it.
 
     Where that is MOST_ITERATIONS, the loop would have gone on.
@@ -201,17 +204,22 @@ def count_iterations(
 
         return lax.while_loop(test, step, (jnp.int32(0), _first(loop, wanted, place)))[0]
 
+    return _on_all_ranks(lambda place: _map_over(count, tuple(around), place), sizes)
+
+
+def _on_all_ranks(function, sizes: dict[Any, int]) -> Any:
+    """Return the results of a function of the place, by rank."""
+
     def on_rank(here):
-        place = Place({axis: (here[axis], sizes[axis]) for axis in here})
-        return _map_over(count, tuple(around), place)
+        return function(Place({axis: (here[axis], size) for axis, size in sizes.items()}))
 
-    return _on_host(jax.vmap(on_rank), {axis: np.asarray(index, np.int32) for axis, index in indices.items()})
-
-
-def _on_host(function, operands):
+    # Each axis has its name, for an axis_index inside of an equation.
+    for axis in reversed(sizes):
+        on_rank = jax.vmap(on_rank, ({other: 0 if other == axis else None for other in sizes},), axis_name=axis)
     # Whatever is being traced, and whatever devices there are: this is computed here and now, on the CPU.
     with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
-        return jax.tree.map(np.asarray, jax.jit(function)(operands))
+        results = jax.jit(on_rank)({axis: np.arange(size, dtype=np.int32) for axis, size in sizes.items()})
+    return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[len(sizes) :]), results)
 
 
 def _over(expression: Expression, loops: tuple[Loop, ...], place: Place) -> Any:
@@ -264,6 +272,9 @@ def _value(node: Expression, values: dict[Expression, Any], place: Place) -> Any
         counter = place.counters[node.loop]
         index = node.loop.length - 1 - counter if node.loop.reverse else counter
         return lax.dynamic_index_in_dim(jnp.asarray(operands[0]), index, keepdims=False)
+    if isinstance(node, Stack):
+        stack = _over(node.element, (node.loop,), place)
+        return lax.rev(stack, (0,)) if node.loop.reverse else stack
     if isinstance(node, Carry) and node.loop in place.carried:
         return place.carried[node.loop][node.position]
     stack = _stack(node.loop, node.position, place)
@@ -328,4 +339,6 @@ def _carries(expression: Expression, loop: Loop) -> set[int]:
                 elif node.loop not in seen:  # what another loop carries may depend on it
                     seen.add(node.loop)
                     todo += [each for carry in node.loop.carries.values() for each in carry]
+            elif isinstance(node, Stack):
+                todo.append(node.element)
     return found

@@ -15,10 +15,11 @@ from peerax.extract._expressions import (
     Element,
     Final,
     Loop,
+    Stack,
     count_iterations,
 )
 from peerax.extract._steps import Repeated, Scope
-from peerax.extract._values import Value, joined
+from peerax.extract._values import Value
 
 if TYPE_CHECKING:
     from peerax.extract._walk import Walk
@@ -73,13 +74,17 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
             continue
         expression = Final(loop, i, state.outer) if state.known else None
         final.append(Value(walk.numbers.new(), state.axes, state.doubtful, expression))
-    ys = results[len(init) :]
-    return [*final, *(Value(walk.numbers.new(), *joined([y])) for y in ys)]
+    return [*final, *(_stacked(walk, y, loop) for y in results[len(init) :])]
 
 
 def _element(walk: "Walk", x: Value, loop: Loop) -> Value:
     expression = None if x.expression is None else Element((x.expression,), loop)
     return Value(walk.numbers.new(), x.axes, x.doubtful, expression)
+
+
+def _stacked(walk: "Walk", y: Value, loop: Loop) -> Value:
+    expression = None if y.expression is None else Stack(y.expression, loop)
+    return Value(walk.numbers.new(), y.axes, y.doubtful, expression)
 
 
 def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) -> list[Value]:
@@ -127,7 +132,7 @@ def _trip(walk: "Walk", goes_on: Value, loop: Loop, scope: Scope) -> np.ndarray 
         return None
     around = _around(goes_on, loop, scope)
     try:
-        counted = count_iterations(goes_on.expression, loop, around, scope.ranks.indices(), scope.ranks.lengths())
+        counted = count_iterations(goes_on.expression, loop, around, scope.ranks.lengths())
     except Exception:  # whatever JAX cannot compute here is not known
         return None
     return None if (counted >= MOST_ITERATIONS).any() else counted

@@ -145,7 +145,7 @@ def _given(jaxpr: Any, args: tuple, kwargs: dict[str, Any]) -> dict[int, Any]:
 
 
 def _walk(walk: Walk, jaxpr: Any, given: Mapping[int, Any] = MappingProxyType({})) -> list[Step]:
-    jaxpr, consts = _jax.open_jaxpr(jaxpr)
+    jaxpr, consts = _jax.without_dead_code(jaxpr)
     operands = [
         walk.numbers.constant(given[i]) if i in given else Value(walk.numbers.new()) for i in range(len(jaxpr.invars))
     ]

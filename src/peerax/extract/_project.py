@@ -184,7 +184,7 @@ def _evaluate(known: dict[int, tuple[Value, Nest]], ranks: ops.Ranks) -> dict[in
     """Return by number what is known, as far as it can be computed here."""
     wanted = [(value.expression, loops) for value, loops in known.values()]
     try:
-        arrays = evaluate(wanted, ranks.indices(), ranks.lengths()) if wanted else []
+        arrays = evaluate(wanted, ranks.lengths()) if wanted else []
     except Exception:
         if len(known) == 1:
             return {}

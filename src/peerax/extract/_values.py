@@ -21,6 +21,7 @@ class Value:
         doubtful: mesh axes along which nobody can say whether it differs.
         expression: how to compute it, or None if it depends on the data.
         behind: the steps that it depends on, as bits, where their order matters.
+        parts: how it was put together from what ranks have.
     """
 
     number: int
@@ -28,6 +29,22 @@ class Value:
     doubtful: frozenset = NOWHERE
     expression: Expression | None = None
     behind: int = 0
+    parts: "Parts | None" = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parts:
+    """Describe an array outside of manual axes by what each rank has of it; split in the same way, that comes back.
+
+    Args:
+        mesh: names and sizes of the axes.
+        axes: for each dimension, the axes that it is split along.
+        value: of a rank.
+    """
+
+    mesh: tuple
+    axes: tuple[tuple, ...]
+    value: Value
 
 
 class Numbers:
@@ -57,10 +74,13 @@ class Numbers:
             number = self.of("constant", id(x))
         return Value(number, expression=Constant(x))
 
-    def results(self, eqn, operands: Sequence[Value], computable: bool = True) -> list[Value]:
-        """Return the results of an equation that depend on nothing but its operands."""
+    def results(
+        self, eqn, operands: Sequence[Value], indexed: frozenset = NOWHERE, computable: bool = True
+    ) -> list[Value]:
+        """Return the results of an equation: they depend on its operands, and on the rank's index along axes."""
         first = self.of(eqn.primitive, tuple(eqn.params.items()), tuple(operand.number for operand in operands))
         axes, doubtful = joined(operands)
+        axes |= indexed
         expressions = [operand.expression for operand in operands]
         known = None
         if computable and None not in expressions:

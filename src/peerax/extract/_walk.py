@@ -12,6 +12,7 @@ from peerax.extract._equations import (
     PASS_ON,
     Communication,
     as_ours,
+    axes_indexed,
     collective_name,
     is_message,
     operand_types,
@@ -22,7 +23,7 @@ from peerax.extract._equations import (
 from peerax.extract._expressions import AxisIndex, Shard
 from peerax.extract._orders import Order
 from peerax.extract._steps import Chosen, Scope, Step
-from peerax.extract._values import Numbers, Value, joined, narrowed
+from peerax.extract._values import NOWHERE, Numbers, Parts, Value, joined, narrowed
 from peerax.ops import location
 from peerax.ops import reading as ops
 from peerax.verifier import Collective, Exchange, Recv, Send
@@ -138,7 +139,7 @@ class Walk:
             return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
         if (jaxpr := ops.call_of(eqn)) is not None:
             return self.run(*_jax.open_jaxpr(jaxpr), values, scope)[1]
-        return self.numbers.results(eqn, values, computable=not eqn.effects)
+        return self.numbers.results(eqn, values, self.communication.indexed_within(eqn), not _jax.has_effects(eqn))
 
     # Messages and collectives.
 
@@ -189,8 +190,7 @@ class Walk:
         return [Value(self.numbers.new(), differing | set(axes), doubtful) for _ in eqn.outvars]
 
     def _axis_index(self, eqn) -> Value:
-        axes = eqn.params["axis_name"]
-        axes = axes if isinstance(axes, tuple) else (axes,)
+        axes = axes_indexed(eqn)
         return Value(self.numbers.of("axis_index", axes), frozenset(axes), expression=AxisIndex(axes))
 
     # Structure.
@@ -209,29 +209,28 @@ class Walk:
             inner = scope.inside(ranks=ranks, axes=new, typed=typed, section=self._sections)
         else:
             inner = scope.inside(axes=scope.axes | new, typed=typed)
-        operands = [
-            self._part(value, spec, v.aval)
-            for value, spec, v in zip(values, eqn.params["in_specs"], eqn.invars, strict=True)
-        ]
+        sizes = tuple(mesh.shape.items())
+        specs = zip(values, map(_split, eqn.params["in_specs"]), strict=True)
+        operands = [self._part(value, split, sizes) for value, split in specs]
         inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)
         steps += inside
-        return [
-            self._put_together(value, spec, new) for value, spec in zip(results, eqn.params["out_specs"], strict=True)
-        ]
+        specs = zip(results, map(_split, eqn.params["out_specs"]), strict=True)
+        return [self._put_together(value, split, sizes, new) for value, split in specs]
 
-    def _part(self, value: Value, spec, aval) -> Value:
+    def _part(self, value: Value, split: tuple[tuple, ...], sizes: tuple) -> Value:
         """A rank's part of an operand."""
-        axes = [() if names is None else names if isinstance(names, tuple) else (names,) for names in spec]
-        if not any(axes):
+        if value.parts is not None and (value.parts.mesh, value.parts.axes) == (sizes, split):
+            return value.parts.value
+        if not split:
             return value
-        expression = None if value.expression is None else Shard((value.expression,), tuple(axes))
-        number = self.numbers.of("part", value.number, tuple(axes))
-        return Value(number, value.axes.union(*axes), value.doubtful, expression, value.behind)
+        expression = None if value.expression is None else Shard((value.expression,), split)
+        number = self.numbers.of("part", value.number, split)
+        return Value(number, value.axes.union(*split), value.doubtful, expression, value.behind)
 
-    def _put_together(self, value: Value, spec, axes: frozenset) -> Value:
+    def _put_together(self, value: Value, split: tuple[tuple, ...], sizes: tuple, axes: frozenset) -> Value:
         """A result, of all ranks together. What differs, and is said not to, may be any rank's."""
-        names = {name for part in spec for name in (part if isinstance(part, tuple) else (part,)) if name is not None}
-        doubtful = (value.doubtful | value.axes) - names
+        names = NOWHERE.union(*split)
+        doubtful = (value.doubtful | value.axes & axes) - names
         known = value.expression is not None and not names and not value.axes
         return Value(
             value.number if known else self.numbers.new(),
@@ -239,6 +238,7 @@ class Walk:
             doubtful,
             value.expression if known else None,
             value.behind,
+            Parts(sizes, split, value) if value.axes & axes <= names else None,
         )
 
     def _linear_solve(self, eqn, values, scope, steps) -> list[Value]:
@@ -248,6 +248,14 @@ class Walk:
         inside, results = self.run(*_jax.open_jaxpr(jaxprs.solve), operands, scope)
         steps += inside
         return results
+
+
+def _split(spec) -> tuple[tuple, ...]:
+    """For each dimension of a spec, up to the last one that is split, the axes that it is split along."""
+    axes = [() if names is None else names if isinstance(names, tuple) else (names,) for names in spec]
+    while axes and not axes[-1]:
+        axes.pop()
+    return tuple(axes)
 
 
 def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:

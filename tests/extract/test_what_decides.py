@@ -1,0 +1,58 @@
+"""What a branch or a loop depends on: found wherever it comes from, and computed where it can be."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import peerax
+from tests.ranks import line
+
+X = jax.ShapeDtypeStruct((32,), jnp.float32)
+
+
+def on_ranks(body, size=4, **options):
+    return jax.shard_map(body, mesh=line(size), in_specs=P("x"), out_specs=P("x"), **options)
+
+
+def codes(body, check_vma=False):
+    report = peerax.check(on_ranks(body, check_vma=check_vma), X)
+    return [found.code for found in report.diagnostics]
+
+
+def total(x):
+    return x + lax.psum(x, "x")
+
+
+def same(x):
+    return x
+
+
+def add_rank(_, n):
+    return n + lax.axis_index("x")
+
+
+def test_a_rank_that_is_asked_for_inside_a_loop():
+    def body(x):
+        return lax.cond(lax.fori_loop(0, 3, add_rank, jnp.int32(0)) > 4, total, same, x)
+
+    # Ranks 2 and 3 take the branch: known, though the loop is no operation on an index that it is given.
+    assert codes(body) == ["PX209"]
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_a_rank_that_is_asked_for_inside_a_branch(check_vma):
+    def body(x):
+        n = lax.cond(lax.psum(x.sum(), "x") > 0, lambda: lax.axis_index("x"), lambda: 2 * lax.axis_index("x"))
+        return lax.cond(n > 1, total, same, x)
+
+    assert codes(body, check_vma) == ["PX210"]
+
+
+def test_a_rank_that_is_asked_for_inside_a_loop_of_unknown_length():
+    def body(x):
+        times = jnp.abs(lax.psum(x.sum(), "x")).astype(jnp.int32)
+        return lax.cond(lax.fori_loop(0, times, add_rank, jnp.int32(0)) > 4, total, same, x)
+
+    assert codes(body) == ["PX210"]
