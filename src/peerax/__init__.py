@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from peerax.ops import create_token, order, precv, psend
     from peerax.patterns import permute_shards, shift
     from peerax.targets import compile_for
-    from peerax.verifier import Program, Report
+    from peerax.timeline import Timeline
+    from peerax.verifier import Cost, Program, Report, simulate
 
 __all__ = [
+    "Cost",
     "PeeraxError",
     "Program",
     "Report",
+    "Timeline",
     "check",
     "compile_for",
     "create_token",
@@ -33,6 +36,7 @@ __all__ = [
     "program",
     "psend",
     "shift",
+    "simulate",
 ]
 
 _HOMES = {
@@ -48,8 +52,11 @@ _HOMES = {
     "permute_shards": "peerax.patterns",
     "shift": "peerax.patterns",
     "compile_for": "peerax.targets",
+    "Timeline": "peerax.timeline",
+    "Cost": "peerax.verifier",
     "Program": "peerax.verifier",
     "Report": "peerax.verifier",
+    "simulate": "peerax.verifier",
 }
 
 

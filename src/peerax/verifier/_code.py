@@ -7,9 +7,10 @@ Instructions are tuples that begin with their kind:
     (JOIN, group, operation)              (FENCE, group, operation)
     (LOOP, trip, end, tables)             (NEXT, start, plain)
     (SWITCH, table, targets)              (JUMP, target)              (END,)
+    (PASS, operation)                     an operation that the rank has no part in
 
 The first field of a channel's ends is the role: SEND or RECV. A loop is plain if no table has its number as an index.
-What a rank has no part in is left out.
+What a rank has no part in is left out, unless it is asked for.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from peerax.diagnostics import Location
 from peerax.verifier._ir import Body, Branch, Collective, Exchange, Loop, Operation, Program, Send, Table, operations
 
-SEND, RECV, PARTS, JOIN, LOOP, NEXT, SWITCH, JUMP, END, FENCE = range(10)
+SEND, RECV, PARTS, JOIN, LOOP, NEXT, SWITCH, JUMP, END, FENCE, PASS = range(11)
 
 
 class Channel(NamedTuple):
@@ -53,9 +54,9 @@ class Code:
     groups: list[tuple[int, ...]]
 
 
-def lower(program: Program) -> Code:
-    """Return the code of a program in which nothing is unknown."""
-    lowering = _Lowering(program)
+def lower(program: Program, passes: bool = False) -> Code:
+    """Return the code of a program in which nothing is unknown, also with what a rank has no part in if passes."""
+    lowering = _Lowering(program, passes)
     ranks = [lowering.rank(rank, body) for rank, body in enumerate(program.bodies())]
     return Code(ranks, list(lowering.channels), list(lowering.groups))
 
@@ -68,6 +69,7 @@ def key_of(operation: Operation) -> tuple[int, str, int]:
 @dataclass
 class _Lowering:
     program: Program
+    passes: bool
     channels: dict[Channel, int] = field(default_factory=dict)
     groups: dict[tuple, int] = field(default_factory=dict)
 
@@ -102,6 +104,8 @@ class _Lowering:
                 members = self._members_of(item).get(rank)
                 if members:
                     code.append((JOIN, self._group(members), item))
+                elif self.passes:
+                    code.append((PASS, item))
             else:
                 self._emit_message(code, rank, item)
 
@@ -151,6 +155,8 @@ class _Lowering:
         if rank in origin:
             parts.append((RECV, self._channel(Channel(origin[rank], rank, tag, path, pair))))
         if not parts or not operation.types:
+            if self.passes:
+                code.append((PASS, operation))
             return
         for types in (operation.types,) if (tag, path, pair) in self._whole else ((t,) for t in operation.types):
             if len(parts) == 1:
