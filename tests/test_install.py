@@ -56,6 +56,23 @@ check()
     )
 
 
+def test_order_is_lowered_to_jaxs_barrier(run_python):
+    check(
+        run_python,
+        """
+import peerax
+peerax.install()
+mesh = Mesh(np.array(jax.devices()), ("x",))
+def separate(x):
+    jax.lax.psend(x, "x", [(0, 1)])
+    return jax.lax.precv(jax.lax.create_token(), x, "x", [(0, 1)])
+run = jax.jit(jax.shard_map(separate, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))
+text = run.trace(jnp.arange(4.0)).lower(lowering_platforms=("cuda",)).as_text()
+assert "stablehlo.optimization_barrier" in text
+""",
+    )
+
+
 def test_barrier_without_a_token_is_jaxs_own(run_python):
     check(
         run_python,

@@ -140,14 +140,23 @@ def compile_for(fn: Any, *args: Any, target: str, **kwargs: Any) -> CompiledFor:
     wanted = parse_target(target)
     jitted = fn if hasattr(fn, "trace") else jax.jit(fn)
     lowered = jitted.trace(*args, **kwargs).lower(lowering_platforms=(wanted.platform,))
-    size = _jax.device_count_of(lowered)
+    return compile_computation(_jax.computation_of(lowered), wanted)
+
+
+def compile_computation(computation: Any, wanted: Target) -> CompiledFor:
+    """Compile for a target what was lowered for its platform.
+
+    Raises:
+      PeeraxError: PX403 (a package is missing, or the program has another number of devices).
+    """
+    size = _jax.device_count_of(computation)
     if size not in (wanted.size, 1):
         raise PeeraxError.of(
             "PX403",
             f"the program is for {size} devices, and {wanted.name} has {wanted.size}",
             help=f"give the mesh {wanted.size} devices, or choose a target with {size}",
         )
-    executable = _jax.compile_for_devices(lowered, _devices(wanted)[:size])
+    executable = _jax.compile_for_devices(computation, _devices(wanted)[:size])
     stats = executable.memory_analysis()
     memory = {
         "arguments": stats.argument_size_in_bytes,
@@ -166,6 +175,15 @@ def missing_package(target: Target) -> str | None:
     return None if any(_found(name) for name in plugins) else 'pip install "peerax[cuda13]"'
 
 
+def require_compiler(target: Target) -> None:
+    """Raise PeeraxError, PX403, if what compiling for a target needs is not installed."""
+    command = missing_package(target)
+    if command is not None:
+        raise PeeraxError.of(
+            "PX403", f"compiling for {target.name} needs a package that is not installed", help=command
+        )
+
+
 def _found(name: str) -> bool:
     try:
         return find_spec(name) is not None
@@ -176,11 +194,7 @@ def _found(name: str) -> bool:
 def _devices(target: Target) -> list[Any]:
     from jax.experimental import topologies
 
-    command = missing_package(target)
-    if command is not None:
-        raise PeeraxError.of(
-            "PX403", f"compiling for {target.name} needs a package that is not installed", help=command
-        )
+    require_compiler(target)
     if target.platform == "tpu":
         # libtpu looks for the machine it is on and complains on standard error that there is none.
         for name, value in _NO_TPU_MACHINE.items():

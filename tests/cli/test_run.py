@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from peerax.cli import main
-from peerax.cli._run import separate
+from peerax.cli._start import separate
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,20 @@ from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax.extend.core import Primitive
 
+from peerax._jax._compilation import (
+    Compilation,
+    before_compiling,
+    compile_for_devices,
+    computation_of,
+    device_count_of,
+)
 from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
 from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
 from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
     equation_context,
     equation_site,
+    function_of,
     has_effects,
     in_three,
     is_jaxpr,
@@ -39,13 +47,19 @@ from peerax._jax._unentered import enter_if
 
 __all__ = [
     "AlwaysDifferentiated",
+    "Compilation",
     "Primitive",
+    "before_compiling",
     "compile_eager_shard_map_if",
+    "compile_for_devices",
+    "computation_of",
+    "device_count_of",
     "enter_if",
     "equation_context",
     "equation_site",
     "evaluates_eagerly",
     "execute_exclusively",
+    "function_of",
     "has_effects",
     "in_three",
     "is_jaxpr",
@@ -285,22 +299,6 @@ def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> No
 def shard_map_axes(params: dict[str, Any]) -> frozenset:
     """The axes that a shard_map equation makes manual."""
     return frozenset(params["newly_manual_axes"])
-
-
-# Compilation for devices that are not there.
-
-
-def device_count_of(lowered) -> int:
-    """Number of devices of a lowered program."""
-    return lowered._lowering.compile_args["num_devices"]
-
-
-def compile_for_devices(lowered, devices: Sequence[Any]) -> Any:
-    """Compile a lowered program for other devices than it was lowered with: only their number counts."""
-    computation = lowered._lowering
-    computation._device_list = None
-    computation.compile_args["backend"] = devices[0].client
-    return computation.compile(device_assignment=tuple(devices))
 
 
 # Names that JAX may drop one day: nothing of peerax relies on them.

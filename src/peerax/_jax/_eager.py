@@ -12,6 +12,8 @@ from jax._src import shard_map as _shard_map
 from jax._src.core import eval_context
 from jax.extend.core import Primitive
 
+from peerax._jax._compilation import called_with
+
 
 class NeedsWholeProgram(BaseException):
     """Unwinds an eager shard_map. Not an Exception: user code must not catch it."""
@@ -68,7 +70,9 @@ def _compile_call(primitive, fun, args, params):
             return trees[0].update(results)
         lowered = jax.jit(call).lower(*args)
         key = (lowered.as_text(), params["mesh"], *((core.typeof(x), getattr(x, "sharding", None)) for x in args))
-        results = _compile(lowered, key)(*args)
+        with called_with(args):
+            compiled = _compile(lowered, key)
+        results = compiled(*args)
     return trees[0].update(results)
 
 

@@ -35,6 +35,12 @@ def equation_site(eqn) -> tuple[str, int] | None:
     return None if frame is None else (frame.file_name, frame.start_line)
 
 
+def function_of(jaxpr) -> tuple[str, str]:
+    """Name and file of the function that a jaxpr was traced from; "" if they are not known."""
+    name, _, place = (open_jaxpr(jaxpr)[0].debug_info.func_src_info or "").rpartition(" at ")
+    return name, place.rpartition(":")[0]
+
+
 @contextlib.contextmanager
 def equation_context(eqn) -> Iterator[None]:
     """What an equation was traced under: source, name stack, compute type and so on."""

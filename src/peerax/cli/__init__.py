@@ -1,4 +1,4 @@
-"""The command line: `peerax run`, `peerax doctor` and `peerax explain`, also as `python -m peerax`.
+"""The command line: `peerax run`, `peerax check`, `peerax doctor` and `peerax explain`, also as `python -m peerax`.
 
 Nothing here imports JAX before a command needs it: `peerax run` must set the environment first.
 """
@@ -8,7 +8,7 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 
-from peerax.cli import _doctor, _explain, _run
+from peerax.cli import _check, _doctor, _explain, _run, _start
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,9 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    words, words_of_script = _run.separate(list(sys.argv[1:] if argv is None else argv))
+    words, words_of_script = _start.separate(list(sys.argv[1:] if argv is None else argv))
     parser = _parser()
-    namespace = parser.parse_args(words)
+    namespace, unknown = parser.parse_known_args(words)
+    if unknown:
+        getattr(namespace, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     namespace.args = words_of_script
     if namespace.version:
         print(f"peerax {version()}")
@@ -47,6 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version of peerax")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (_run, _doctor, _explain):
+    for command in (_run, _check, _doctor, _explain):
         command.add_parser(subparsers)
     return parser

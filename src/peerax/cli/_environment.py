@@ -1,11 +1,10 @@
-"""What `peerax run` sets in the environment, and why a program cannot be run in one."""
+"""What `peerax run` and `peerax check` set in the environment, and why a program cannot be run in one."""
 
 import contextlib
 import os
 import re
 from collections.abc import MutableMapping
 
-from peerax.diagnostics import PeeraxError
 from peerax.runtime import read_settings
 
 
@@ -39,17 +38,14 @@ def with_device_count(flags: str, devices: int) -> str:
 
 
 def check_environment(devices: int | None) -> None:
-    """Raise CannotStart if JAX or peerax will not take what the environment says."""
+    """Raise CannotStart or PeeraxError if JAX or peerax will not take what the environment says."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if devices is not None and "cpu" not in platforms.lower().split(","):
         raise CannotStart(
-            f"peerax run: --devices asks for CPU devices, but JAX_PLATFORMS={platforms} leaves the CPU out\n"
+            f"--devices asks for CPU devices, but JAX_PLATFORMS={platforms} leaves the CPU out\n"
             "  help: remove JAX_PLATFORMS from the environment, or set it to cpu"
         )
-    try:
-        read_settings()
-    except PeeraxError as error:
-        raise CannotStart(str(error)) from None
+    read_settings()
 
 
 def check_devices_of_early_jax(devices: int) -> None:
@@ -64,7 +60,7 @@ def check_devices_of_early_jax(devices: int) -> None:
     there = jax.devices()
     if len(there) < devices:
         raise CannotStart(
-            f"peerax run: {devices} devices were asked for, but JAX has {len(there)} ({there[0].platform})\n"
+            f"{devices} devices were asked for, but JAX has {len(there)} ({there[0].platform})\n"
             "  JAX was used before this command could set their number, for example by a sitecustomize\n"
             "  help: start Python with JAX_PLATFORMS=cpu and "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={devices} in the environment"

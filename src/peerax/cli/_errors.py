@@ -17,11 +17,12 @@ _MARK_OF_JAX_NOTE = "JAX_TRACEBACK_FILTERING"
 class Failures:
     """The failures of a program: those that it has seen, and those of work that it did not wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str) -> None:
         # A failed computation raises its error wherever somebody waits for it, and JAX waits for all of them
         # at the end. Only the text tells whether the program has seen an error, and perhaps handled it.
         import jax
 
+        self._command = command
         self._seen: set[str] = set()
         self._type = jax.errors.JaxRuntimeError
         initialise = self._type.__init__
@@ -32,8 +33,8 @@ class Failures:
 
         self._type.__init__ = remember
 
-    def await_work(self) -> bool:
-        """Wait for what is under way, show the failures that the program has not seen, and return if any."""
+    def await_work(self) -> list[BaseException]:
+        """Wait for what is under way, show the failures that the program has not seen, and return them."""
         import jax
 
         seen, failures = set(self._seen), []
@@ -45,11 +46,11 @@ class Failures:
             failures = list(group.exceptions)
         unseen = [error for error in failures if str(error) not in seen]
         if unseen:
-            say("peerax run: work failed that the program did not wait for")
+            say(f"peerax {self._command}: work failed that the program did not wait for")
         for error in unseen:
             show(error.with_traceback(None))  # the traceback is that of the wait above
         self._drop_repeats(seen | {str(error) for error in unseen})
-        return bool(unseen)
+        return unseen
 
     def _drop_repeats(self, seen: set[str]) -> None:
         """Keep JAX from showing, when Python exits, failures that were seen."""
@@ -64,10 +65,9 @@ class Failures:
 
 def show(error: BaseException) -> None:
     """Show an uncaught exception as Python would, with the report of peerax in it, if any, at the end."""
-    chain = list(_chain(error))
-    for each in chain:
+    for each in _chain(error):
         each.__traceback__ = _without_ours(each)
-    reports = [match[0] for each in chain if (match := _REPORT.search(str(each)))]
+    reports = reports_in(error)
     if reports and hasattr(error, "__notes__"):
         error.__notes__ = [note for note in error.__notes__ if _MARK_OF_JAX_NOTE not in note]
     with contextlib.suppress(Exception):
@@ -75,6 +75,20 @@ def show(error: BaseException) -> None:
     sys.excepthook(type(error), error, error.__traceback__)
     if reports and not "".join(traceback.format_exception_only(error)).rstrip().endswith(reports[0]):
         say(f"\n{reports[0]}")
+
+
+def end_by_interrupt(interrupt: KeyboardInterrupt) -> None:
+    """Show an interrupt that is going to end this process as it ends any script.
+
+    It is shown here, without our own frames; raised again, it ends Python, and is not to be shown once more.
+    """
+    show(interrupt)
+    sys.excepthook = lambda *_: None
+
+
+def reports_in(error: BaseException) -> list[str]:
+    """Return the reports of peerax in an exception and in those that Python shows with it, the last raised first."""
+    return [match[0] for each in _chain(error) if (match := _REPORT.search(str(each)))]
 
 
 def say(text: Any) -> None:

@@ -24,7 +24,7 @@ def run_path(path: str, args: Sequence[str]) -> None:
         _set_first_path(os.path.abspath(path))
         spec = PathFinder.find_spec("__main__", [os.path.abspath(path)])
         if spec is None:
-            raise CannotStart(f"peerax run: there is no __main__.py in {path!r}")
+            raise CannotStart(f"there is no __main__.py in {path!r}")
         _run_spec(spec)
         return
     file = os.path.abspath(path)
@@ -32,7 +32,7 @@ def run_path(path: str, args: Sequence[str]) -> None:
     try:
         source = loader.get_data(file)
     except OSError as error:
-        raise CannotStart(f"peerax run: cannot open {path!r}: {error.strerror}") from None
+        raise CannotStart(f"cannot open {path!r}: {error.strerror}") from None
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     _run_as_main(lambda: loader.source_to_code(source, file), __file__=file, __loader__=loader, __cached__=None)
 
@@ -50,9 +50,9 @@ def run_module(name: str, args: Sequence[str]) -> None:
     if spec is not None and spec.submodule_search_locations is not None:
         spec = _find_module(f"{name}.__main__")
         if spec is None:
-            raise CannotStart(f"peerax run: {name} is a package without a __main__, and cannot be run")
+            raise CannotStart(f"{name} is a package without a __main__, and cannot be run")
     if spec is None:
-        raise CannotStart(f"peerax run: there is no module named {name}")
+        raise CannotStart(f"there is no module named {name}")
     sys.argv[0] = spec.origin or name
     _run_spec(spec)
 

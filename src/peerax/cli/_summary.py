@@ -23,28 +23,30 @@ def summary(totals: dict[str, Any]) -> str:
         site = totals["longest_wait_site"]
         wait = f"longest wait {_duration(totals['longest_wait_s'])} at {site}" if site else "nobody waited"
         parts = [
-            _count(totals["ranks"], "rank"),
-            _count(totals["messages"], "message"),
-            _size(totals["bytes"]),
+            count(totals["ranks"], "rank"),
+            count(totals["messages"], "message"),
+            size(totals["bytes"]),
             wait,
         ]
     if totals["failed_runs"]:
-        parts.append(f"{_count(totals['failed_runs'], 'run')} failed")
+        parts.append(f"{count(totals['failed_runs'], 'run')} failed")
     return ", ".join(parts)
 
 
-def _count(number: int, thing: str) -> str:
+def count(number: int, thing: str) -> str:
+    """Return a number of things, such as "2 ranks"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _size(size_bytes: int) -> str:
+def size(size_bytes: int) -> str:
+    """Return a number of bytes, in the unit that suits it."""
     if size_bytes < 1024:
-        return _count(size_bytes, "byte")
-    size, units = size_bytes / 1024, ["KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
+        return count(size_bytes, "byte")
+    number, units = size_bytes / 1024, ["KiB", "MiB", "GiB", "TiB"]
+    while number >= 1024 and len(units) > 1:
+        number /= 1024
         del units[0]
-    return f"{size:.1f} {units[0]}"
+    return f"{number:.1f} {units[0]}"
 
 
 def _duration(seconds: float) -> str:

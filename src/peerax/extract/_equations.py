@@ -38,6 +38,10 @@ class Communication:
         """Return whether any equation inside this one communicates."""
         return any(self._look(jaxpr).communicates for jaxpr in _jax.jaxprs_in(eqn.params))
 
+    def within_jaxpr(self, jaxpr) -> bool:
+        """Return whether any equation of a jaxpr communicates."""
+        return self._look(jaxpr)[0]
+
     def opaque_within(self, eqn) -> bool:
         """Return whether any equation inside this one calls code that nobody can look into."""
         return any(self._look(jaxpr).opaque for jaxpr in _jax.jaxprs_in(eqn.params))

@@ -1,6 +1,6 @@
 """program and check: from a function to what each rank will do, and to the verdict on it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -86,14 +86,32 @@ def check(
         raise ValueError(f"as_written_for is 'peerax' or 'jax.lax', not {as_written_for!r}")
     try:
         jaxpr = _trace(fn, args, kwargs)
+    except PeeraxError as error:
+        return _refused(error, semantics)
+    return check_call(jaxpr, jax.tree.leaves((args, kwargs)), semantics, as_written_for)
+
+
+def check_call(
+    jaxpr: Any,
+    operands: Sequence[Any],
+    semantics: Literal["rendezvous", "buffered"],
+    as_written_for: Literal["peerax", "jax.lax"] = "peerax",
+) -> Report:
+    """Return the report on a closed jaxpr that is called with these operands, or with some that are not known."""
+    try:
         report = check_jaxpr(jaxpr, semantics, as_written_for)
-        if report.codes and report.codes <= _DEPENDS_ON_DATA and (given := _given(jaxpr, args, kwargs)):
+        if report.codes and report.codes <= _DEPENDS_ON_DATA and (given := _given(jaxpr, operands)):
             report = check_jaxpr(jaxpr, semantics, as_written_for, given)
         return report
     except PeeraxError as error:
-        if error.code[:3] not in ("PX1", "PX2"):
-            raise
-        return Report("unsafe", (error.diagnostic,), semantics, 0)
+        return _refused(error, semantics)
+
+
+def _refused(error: PeeraxError, semantics: Literal["rendezvous", "buffered"]) -> Report:
+    """Return the report on a program that cannot be traced or read because of a mistake in it."""
+    if error.code[:3] not in ("PX1", "PX2"):
+        raise error
+    return Report("unsafe", (error.diagnostic,), semantics, 0)
 
 
 def check_jaxpr(
@@ -130,14 +148,14 @@ def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return jitted.trace(*args, **kwargs).jaxpr
 
 
-def _given(jaxpr: Any, args: tuple, kwargs: dict[str, Any]) -> dict[int, Any]:
-    """Return the arguments that may be tables, predicates or counts, by position."""
-    leaves, avals = jax.tree.leaves((args, kwargs)), jaxpr.in_avals
-    if len(leaves) != len(avals):  # some are static
+def _given(jaxpr: Any, operands: Sequence[Any]) -> dict[int, Any]:
+    """Return the operands that may be tables, predicates or counts, by position."""
+    avals = jaxpr.in_avals
+    if len(operands) != len(avals):  # some are static
         return {}
     return {
         i: np.asarray(x, aval.dtype)
-        for i, (x, aval) in enumerate(zip(leaves, avals, strict=True))
+        for i, (x, aval) in enumerate(zip(operands, avals, strict=True))
         if isinstance(x, (bool, int, np.ndarray, jax.Array))
         and not isinstance(x, jax.core.Tracer)
         and jax.dtypes.issubdtype(aval.dtype, np.integer) | jax.dtypes.issubdtype(aval.dtype, np.bool_)
