@@ -169,10 +169,10 @@ jax.jit(on_ranks(once))(x).block_until_ready()
 
 def test_check_that_fails_decides_nothing(check_json):
     program = """
-import peerax.extract._compiled as compiled
+import peerax.extract.compiled as compiled
 def broken(*_):
     raise KeyError("a mistake of peerax")
-compiled.check_jaxpr = broken
+compiled.check_call = broken
 jax.jit(on_ranks(shift))(x)
 """
     (record,), summary = check_json(program)

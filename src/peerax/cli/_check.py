@@ -75,7 +75,7 @@ def run(namespace: argparse.Namespace) -> int:
     """Check the programs of a script, and return the exit code."""
     try:
         prepare(namespace)
-        from peerax.extract import before_compiling
+        from peerax.extract.compiled import before_compiling
 
         verdicts = Verdicts(semantics(namespace.send), _targets(namespace.target), namespace.json)
         before_compiling(verdicts.judge)

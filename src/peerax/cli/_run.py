@@ -66,7 +66,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _refuse_what_is_unsafe(semantics: Semantics) -> None:
     """Raise PeeraxError at each call that would make JAX compile an unsafe program."""
-    from peerax.extract import CompiledProgram, before_compiling
+    from peerax.extract.compiled import CompiledProgram, before_compiling
 
     def check(program: CompiledProgram) -> None:
         with long_work(f"peerax run: checking {shown(program)}"):

@@ -15,7 +15,7 @@ from peerax.diagnostics import Diagnostic, PeeraxError
 from peerax.verifier import Report
 
 if TYPE_CHECKING:
-    from peerax.extract import CompiledProgram
+    from peerax.extract.compiled import CompiledProgram
     from peerax.targets import Target
 
 _LONG_S = 2.0

@@ -40,7 +40,7 @@ class Communication:
 
     def within_jaxpr(self, jaxpr) -> bool:
         """Return whether any equation of a jaxpr communicates."""
-        return self._look(jaxpr)[0]
+        return self._look(jaxpr).communicates
 
     def opaque_within(self, eqn) -> bool:
         """Return whether any equation inside this one calls code that nobody can look into."""

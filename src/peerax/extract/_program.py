@@ -40,7 +40,7 @@ def program(fn: Any, *args: Any, **kwargs: Any) -> Program:
     Transformations: jit no · vmap no · grad no · scan no
 
     Example:
-      >>> print(peerax.verifier(step, x).grid())
+      >>> print(peerax.program(step, x).grid())
     """
     walk = Walk()
     steps = _walk(walk, _trace(fn, args, kwargs))
