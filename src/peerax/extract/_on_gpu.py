@@ -1,4 +1,4 @@
-"""What XLA:GPU is told of separate operations: its own verifier is left out where the program is proved to be safe.
+"""Programs for GPUs: what hangs is refused, and what is proved to be safe passes XLA's own verifier.
 
 That verifier looks at one list of all sends and recvs, not at what each rank does. It refuses correct programs, such as
 one that sends twice before it receives twice, and its errors name no line of the user's.
@@ -11,6 +11,7 @@ from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.extract._equations import has_raw
 from peerax.extract._program import check_jaxpr
+from peerax.ops.reading import has_peerax
 
 # What may be right for the data that the program will have.
 _MAYBE = {"PX210", "PX211"}
@@ -19,17 +20,14 @@ _MAYBE = {"PX210", "PX211"}
 def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
     """Mark the separate operations of a module for GPUs if its program is safe.
 
-    If that is not known, XLA's verifier decides.
+    If that is not known, XLA's verifier decides. Programs without operations of peerax are left alone.
 
     Raises:
       PeeraxError: PX201 to PX209, if the program hangs, or if its messages do not fit.
     """
     gpus = [platform for platform in platforms if platform in ("cuda", "rocm")]
     # Operations of jax.lax keep to no order, so nothing is known about them here.
-    if not gpus or has_raw(jaxpr):
-        return
-    operations = _jax.separate_operations(module)
-    if not operations:
+    if not gpus or not has_peerax(jaxpr) or has_raw(jaxpr):
         return
     try:
         report = check_jaxpr(jaxpr, platform=gpus[0])
@@ -38,7 +36,7 @@ def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
     except Exception:  # what cannot be looked at is not known
         return
     if report.ok:
-        for operation in operations:
+        for operation in _jax.separate_operations(module):
             _jax.skip_verifier_of_xla(operation)
     elif report.codes - _MAYBE:
         report.raise_if_unsafe()

@@ -46,17 +46,21 @@ class OnGpu(OnAccelerator):
 
     def send(self, eqn, handle, token, values, pair=-1):
         handle, _ = self.order(handle, token)
-        for x in values:
-            handle = accelerator_send_p.bind(handle, x, pairs=self._pairs(eqn))
+        pairs = self._pairs(eqn)
+        for x in values if pairs else ():  # XLA:GPU aborts the process if there are none
+            handle = accelerator_send_p.bind(handle, x, pairs=pairs)
         return handle
 
     def receive(self, eqn, handle, token, pair=-1):
         handle, _ = self.order(handle, token)
         results = []
+        pairs = self._pairs(eqn)
         for (shape, dtype), v in zip(eqn.params["shapes"], eqn.outvars, strict=True):
-            handle, y = accelerator_receive_p.bind(
-                handle, shape=shape, dtype=dtype, varying=_jax.varying(v.aval), pairs=self._pairs(eqn)
-            )
+            varying = _jax.varying(v.aval)
+            if pairs:
+                handle, y = accelerator_receive_p.bind(handle, shape=shape, dtype=dtype, varying=varying, pairs=pairs)
+            else:
+                y = _jax.make_varying(jnp.zeros(shape, dtype), tuple(varying))
             results.append(y)
         return handle, results
 

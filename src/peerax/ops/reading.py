@@ -1,6 +1,6 @@
 """What reads a program needs of its equations: which of them communicate, in which order, and what belongs together."""
 
-from peerax.ops._communication import axes_of, call_of, has_separate, is_collective
+from peerax.ops._communication import axes_of, call_of, has_peerax, has_separate, is_collective
 from peerax.ops._late_sums import Part, put_sums_last, uses
 from peerax.ops._leaves import type_name
 from peerax.ops._order import order_p
@@ -18,6 +18,7 @@ __all__ = [
     "axes_of",
     "call_of",
     "find_pairs",
+    "has_peerax",
     "has_separate",
     "is_collective",
     "link_p",
