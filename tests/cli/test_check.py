@@ -8,6 +8,7 @@ import pytest
 from peerax.cli import _verdicts, main
 from peerax.cli._start import separate
 from peerax.targets import missing_package, parse_target
+from tests.documents import ROOT, fences
 
 PRELUDE = """\
 import functools, itertools, sys
@@ -279,6 +280,37 @@ jax.jit(on_ranks(lambda x: lax.cond(lax.axis_index("x") == 0, lambda x: lax.psum
     assert [record["verdict"] for record in programs] == ["safe", "unsafe"]
 
 
+def test_values_of_arguments_where_these_decide(check, check_json):
+    program = """
+def by_table(table, x):
+    def tick(x, t):
+        actions = [
+            lambda x: x,
+            lambda x: lax.optimization_barrier((x, lax.psend(x, "x", [(0, 1)])))[0],
+            lambda x: x + lax.precv(lax.create_token(), x, "x", [(0, 1)]),
+        ]
+        return lax.switch(table[0, t], actions, x), None
+    return lax.scan(tick, x, jnp.arange(2))[0]
+
+step = on_ranks(by_table, in_specs=(P("x"), P("x")))
+if sys.argv[1] == "jit":
+    step = jax.jit(step)
+elif sys.argv[1] == "lower":
+    step = lambda *operands: jax.jit(on_ranks(by_table, in_specs=(P("x"), P("x")))).lower(*operands).compile()
+step(np.array([[1, 0], [0, 2], [0, 0], [0, 0]]), x)
+step(np.array([[1, 0], [0, 2], [0, 0], [0, 0]]), jnp.arange(8.0))
+step(np.array([[1, 0], [0, 0], [0, 0], [0, 0]]), jnp.arange(12.0))
+"""
+    for way in ("jit", "eager"):
+        programs, _ = check_json(program, way)
+        assert [record["verdict"] for record in programs] == ["safe", "safe", "unsafe"]
+        assert programs[0]["assumptions"][1:] == ["integer and boolean arguments have the values that were given"]
+        assert programs[2]["diagnostics"][0]["code"] == "PX201"
+    assert "  assumed: integer and boolean arguments have the values" in check(program, "jit").stdout
+    (record,), _ = check_json(program, "lower")
+    assert record["diagnostics"][0]["code"] == "PX210"
+
+
 def test_sends_may_be_judged_as_buffered(check_json):
     (record,), summary = check_json("jax.jit(on_ranks(cycle))(x)\n", "--send", "buffered")
     assert (record["verdict"], record["semantics"], summary["exit_code"]) == ("safe", "buffered", 0)
@@ -396,6 +428,12 @@ def test_short_work_is_not(capsys):
     with _verdicts.long_work("checking a.py:1"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_report_in_the_document(peerax):
+    script, command, report, *_ = fences(ROOT / "docs" / "checking.md")
+    done = peerax(*command.code.split()[1:], files={"train.py": script.code})
+    assert done.stdout == report.code
 
 
 def test_run_refuses_an_unsafe_program(run_program):

@@ -27,7 +27,10 @@ class CompiledProgram:
     compilation: _jax.Compilation
 
     def check(self, semantics: Literal["rendezvous", "buffered"]) -> Report:
-        """Return the verdict. A check that fails decides nothing."""
+        """Return the verdict; where values decide, that for the operands of the call.
+
+        A check that fails decides nothing.
+        """
         try:
             return check_call(self.compilation.jaxpr, self.compilation.operands, semantics)
         except Exception as error:
