@@ -1,10 +1,13 @@
 """Run the command line in a process of its own, as its user would."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.cli.programs import PRELUDE
 
 
 def _of_the_user(name):
@@ -49,6 +52,31 @@ def run_program(peerax):
 
     def run(text, *words, env=None):
         return peerax("run", "program.py", *words, files={"program.py": text}, env=env)
+
+    return run
+
+
+@pytest.fixture
+def check(peerax):
+    """Return a function that runs `peerax check program.py` with some words, where the program is a text."""
+
+    def run(text, *words, **rest):
+        files = {"program.py": PRELUDE + text, **rest.pop("files", {})}
+        return peerax("check", "program.py", "--devices", "4", *words, files=files, **rest)
+
+    return run
+
+
+@pytest.fixture
+def check_json(check):
+    """Return a function that does that with --json, and returns the programs and the summary."""
+
+    def run(text, *words, **rest):
+        done = check(text, "--json", *words, **rest)
+        *programs, summary = map(json.loads, done.stdout.splitlines())
+        assert [record["kind"] for record in [*programs, summary]] == ["program"] * len(programs) + ["summary"]
+        assert summary["exit_code"] == done.returncode, done.stderr
+        return programs, summary
 
     return run
 

@@ -1,93 +1,13 @@
-"""`peerax check` and `peerax run --check`: what is checked and when, what is said, and the exit code."""
+"""`peerax check`: what is checked and when, what is said, and the exit code."""
 
-import json
 import time
 
 import pytest
 
 from peerax.cli import _verdicts, main
 from peerax.cli._start import separate
-from peerax.targets import missing_package, parse_target
+from tests.cli.programs import PRELUDE, START
 from tests.documents import ROOT, fences
-
-PRELUDE = """\
-import functools, itertools, sys
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
-from jax.sharding import Mesh, PartitionSpec as P
-
-RIGHT = [(0, 1), (1, 2), (2, 3)]
-RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
-on_ranks = functools.partial(
-    jax.shard_map, mesh=Mesh(np.array(jax.devices()[:4]), ("x",)), in_specs=P("x"), out_specs=P("x"), check_vma=False
-)
-x = jnp.arange(4.0)
-
-
-def shift(x):
-    return lax.precv(lax.psend(x, "x", RIGHT), x, "x", RIGHT)
-
-
-def separate(x):
-    lax.psend(x, "x", RIGHT)
-    return lax.precv(lax.create_token(), x, "x", RIGHT)
-
-
-def cycle(x):
-    lax.psend(x, "x", RING)
-    return lax.precv(lax.create_token(), x, "x", RING)
-
-
-def receive_first(x):
-    y = lax.precv(lax.create_token(), x, "x", RING)
-    lax.psend(y, "x", RING)
-    return y
-
-
-def lone_send(x):
-    lax.psend(x, "x", RIGHT)
-    return x
-
-
-def shapes_differ(x):
-    lax.psend(x, "x", RIGHT)
-    return x + lax.precv(lax.create_token(), jax.ShapeDtypeStruct((2,), x.dtype), "x", RIGHT).sum()
-
-
-def nobody_knows(x, number=lambda: np.int32(0)):
-    n = jax.pure_callback(number, jax.ShapeDtypeStruct((), jnp.int32))
-    return lax.cond(n == 0, shift, lambda x: x, x)
-
-
-"""
-START = PRELUDE.count("\n") + 1  # the line of what follows
-
-
-@pytest.fixture
-def check(peerax):
-    """Return a function that runs `peerax check program.py` with some words, where the program is a text."""
-
-    def run(text, *words, **rest):
-        files = {"program.py": PRELUDE + text, **rest.pop("files", {})}
-        return peerax("check", "program.py", "--devices", "4", *words, files=files, **rest)
-
-    return run
-
-
-@pytest.fixture
-def check_json(check):
-    """Return a function that does that with --json, and returns the programs and the summary."""
-
-    def run(text, *words, **rest):
-        done = check(text, "--json", *words, **rest)
-        *programs, summary = map(json.loads, done.stdout.splitlines())
-        assert [record["kind"] for record in [*programs, summary]] == ["program"] * len(programs) + ["summary"]
-        assert summary["exit_code"] == done.returncode, done.stderr
-        return programs, summary
-
-    return run
 
 
 def found(programs):
@@ -203,15 +123,24 @@ def test_script_error(check):
 
 def test_work_that_nobody_waits_for(check):
     program = """
+import time
 from jax.experimental import io_callback
+
 def fail(x):
+    time.sleep(0.5)
     raise ValueError("no such file")
-y = jax.jit(on_ranks(lambda x: io_callback(fail, x, shift(x))))(x)
+
+y = jax.jit(on_ranks(lambda x: io_callback(fail, x, x)))(x)
+print("done")
 """
     done = check(program)
     assert done.returncode == 3
+    assert "done\n" in done.stderr
+    assert "peerax check: work failed that the program did not wait for\n" in done.stderr
     assert "ValueError: no such file" in done.stderr
-    assert done.stdout.splitlines()[-1].startswith("peerax check: 1 program, 1 safe; the script failed: ")
+    nothing, failure = done.stdout.split("; ")
+    assert nothing == "peerax check: the script has compiled no program that communicates"
+    assert failure.startswith("the script failed: JaxRuntimeError: ")
 
 
 @pytest.mark.parametrize("value, exit_code", [("0", 0), ("None", 0), ("4", 3), ("'too bad'", 3)])
@@ -362,58 +291,6 @@ atexit.register(print, "at exit")
     }
 
 
-def pretend(found):
-    """Return a sitecustomize that says whether libtpu is installed."""
-    return f"""
-import importlib.util
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *a: {"True" if found else None} if name == "libtpu" else find_spec(name, *a)
-"""
-
-
-def test_target_without_its_compiler(check, sitecustomize):
-    done = check("print('started')\n", "--target", "v5e:2x4", env=sitecustomize(pretend(found=False)))
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("PX403: ") and '\n  help: pip install "peerax[tpu]"\n' in done.stderr
-
-
-def test_unknown_target(check):
-    done = check("print('started')\n", "--target", "abacus:8")
-    assert (done.returncode, done.stdout, done.stderr[:28]) == (3, "", "PX403: target not available\n")
-
-
-def test_program_that_cannot_be_compiled_for_a_target(check, check_json, sitecustomize):
-    env = sitecustomize(pretend(found=True))
-    program = "jax.jit(on_ranks(separate))(x)\nprint('went on')\n"
-    done = check(program, "--target", "v5e:2x2", env=env)
-    assert (done.returncode, done.stderr) == (1, "went on\n")
-    first, second, *_ = done.stdout.splitlines()
-    assert first == f"program.py:{START}: separate: safe (4 ranks)"
-    assert second == "  v5e:2x2: PX213: separate operation on a backend that has pairs only"
-    assert done.stdout.endswith("\npeerax check: 1 program, 1 safe; 1 not compiled for a target\n")
-
-    (record,), summary = check_json(program, "--target", "v5e:2x2", "--target", "v5e:2x4", env=env)
-    assert [(each["target"], each["code"]) for each in record["targets"]] == [
-        ("v5e:2x2", "PX213"),
-        ("v5e:2x4", "PX213"),
-    ]
-    assert (summary["not_compiled"], summary["safe"]) == (2, 1)
-
-    (record,), _ = check_json("jax.jit(on_ranks(shift))(x)\n", "--target", "v5e:2x4", env=env)
-    assert record["targets"][0]["code"] == "PX403" and "is for 4 devices" in record["targets"][0]["error"]
-
-
-@pytest.mark.parametrize("target", ["h100:4", "v5e:2x2"])
-def test_program_is_compiled_for_a_target(check_json, target):
-    command = missing_package(parse_target(target))
-    if command is not None:
-        pytest.skip(f"compiling for {target} needs: {command}")
-    (record,), summary = check_json("jax.jit(on_ranks(shift))(x)\n", "--target", target)
-    (outcome,) = record["targets"]
-    assert (summary["exit_code"], outcome["target"]) == (0, target)
-    assert outcome["memory"]["arguments"] > 0
-
-
 def test_long_work_is_named(monkeypatch, capsys):
     monkeypatch.setattr(_verdicts, "_LONG_S", 0.01)
     with _verdicts.long_work("checking a.py:1"):
@@ -434,34 +311,3 @@ def test_report_in_the_document(peerax):
     script, command, report, *_ = fences(ROOT / "docs" / "checking.md")
     done = peerax(*command.code.split()[1:], files={"train.py": script.code})
     assert done.stdout == report.code
-
-
-def test_run_refuses_an_unsafe_program(run_program):
-    done = run_program(PRELUDE + "jax.jit(on_ranks(cycle))(x)\nprint('went on')\n", "--devices", "4", "--check")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("PX208: ") == 1
-    assert done.stderr.endswith("\n  more: peerax explain PX208\npeerax: no messages\n")
-    assert f'program.py", line {START}, in <module>' in done.stderr and "peerax/" not in done.stderr
-
-
-def test_run_refuses_it_each_time_with_an_error_that_can_be_handled(run_program):
-    program = """
-import peerax
-step = jax.jit(on_ranks(cycle))
-for _ in range(2):
-    try:
-        step(x)
-    except peerax.PeeraxError as error:
-        print(error.code)
-print(jax.jit(on_ranks(shift))(x))
-"""
-    done = run_program(PRELUDE + program, "--devices", "4", "--check", "--quiet")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "PX208\nPX208\n[0. 0. 1. 2.]\n", "")
-
-
-def test_run_warns_of_an_undecided_program(run_program):
-    program = PRELUDE + "print(jax.jit(on_ranks(nobody_knows))(x))\n"
-    done = run_program(program, "--devices", "4", "--check", "--quiet")
-    assert (done.returncode, done.stdout) == (0, "[0. 0. 1. 2.]\n")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"peerax run: program.py:{START}: nobody_knows: it cannot be said ")
