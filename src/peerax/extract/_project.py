@@ -33,48 +33,44 @@ class _Projection:
     selectors: dict[int, tuple[np.ndarray, Nest]] = field(default_factory=dict)  # by the number of their value
     names: dict[int, str] = field(default_factory=dict)
     trips: list[np.ndarray] = field(default_factory=list)
-    split: dict[int, frozenset] = field(default_factory=dict)  # by step: the axes whose ranks decide each by itself
+    # By step: a mesh, and the axes along which ranks with different places decide each by itself.
+    split: dict[int, tuple[ops.Ranks, tuple]] = field(default_factory=dict)
+    places: dict[tuple[ops.Ranks, tuple], list[tuple]] = field(default_factory=dict)
 
     def prepare(self, steps: Sequence[Step]) -> None:
         """Find out what decides: by rank and iteration, or under which name."""
-        known: dict[int, tuple[Value, Nest]] = {}
+        known: dict[ops.Ranks, dict[int, tuple[Value, Nest]]] = {}
         for step, nest in _structure(steps, ()):
             value = _decides(step)
             if isinstance(value, np.ndarray):
                 self.trips.append(value)
             elif isinstance(value, Value) and value.expression is not None:
                 loops = tuple(loop for loop in nest if loop in value.expression.loops)
-                known.setdefault(value.number, (value, loops))
-        self.selectors = _evaluate(known, self.ranks)
+                known.setdefault(step.ranks or self.ranks, {}).setdefault(value.number, (value, loops))
+        for ranks, values in known.items():
+            self.selectors |= _evaluate(values, ranks)
         for step, _ in _structure(steps, ()):
             value = _decides(step)
             if isinstance(value, Value) and value.number not in self.selectors:
                 kind = "n" if isinstance(step, Repeated) else "p"
                 self.names.setdefault(value.number, f"{kind}{len(self.names) + 1}")
-                axes = value.axes | value.doubtful
-                if axes and not self._crosses(step, axes):
-                    self.split[id(step)] = axes
+                ranks, axes = step.ranks or self.ranks, value.axes | value.doubtful
+                if axes and axes <= {*ranks.axis_names}:
+                    here = ranks, ranks.in_mesh_order(axes)
+                    if not _crosses(step, self._places(*here)):
+                        self.split[id(step)] = here
 
-    def _crosses(self, step: Repeated | Chosen, axes: frozenset) -> bool:
-        """Whether ranks with different places along axes communicate in a step."""
-        place = self._places(axes)
-        for inner, _ in _all([step], ()):
-            if isinstance(inner, (Repeated, Chosen)):
-                continue
-            together = inner.groups if isinstance(inner, Collective) else inner.perm
-            if any(place[members[0]] != place[other] for members in together for other in members[1:]):
-                return True
-        return False
-
-    def _places(self, axes: frozenset) -> list[tuple]:
-        indices = self.ranks.indices()
-        chosen = [indices[axis].tolist() for axis in self.ranks.axis_names if axis in axes]
-        return list(zip(*chosen, strict=True))
+    def _places(self, ranks: ops.Ranks, axes: tuple) -> list[tuple]:
+        """Where each rank is along axes."""
+        if (ranks, axes) not in self.places:
+            indices = ranks.indices()
+            self.places[ranks, axes] = list(zip(*(indices[axis].tolist() for axis in axes), strict=True))
+        return self.places[ranks, axes]
 
     def alike(self) -> Iterator[list[int]]:
         """Yield groups of ranks for which all that decides is the same."""
         arrays = [*(array for array, _ in self.selectors.values()), *self.trips]
-        places = [self._places(axes) for axes in sorted(set(self.split.values()), key=sorted)]
+        places = [self._places(*here) for here in dict.fromkeys(self.split.values())]
         groups: dict[tuple, list[int]] = {}
         for rank in range(self.ranks.size):
             key = (*(array[rank].tobytes() for array in arrays), *(place[rank] for place in places))
@@ -119,11 +115,22 @@ class _Projection:
 
     def _unknown(self, step: Repeated | Chosen, value: Value, rank: int) -> Unknown:
         name = self.names[value.number]
-        if axes := self.split.get(id(step)):
-            shown = [axis for axis in self.ranks.axis_names if axis in axes]
-            here = zip(shown, self._places(axes)[rank], strict=True)
+        if id(step) in self.split:
+            ranks, axes = self.split[id(step)]
+            here = zip(axes, self._places(ranks, axes)[rank], strict=True)
             return Unknown(f"{name}[{','.join(f'{axis}={index}' for axis, index in here)}]", "uniform")
         return Unknown(name, "varying" if value.axes else "unknown" if value.doubtful else "uniform")
+
+
+def _crosses(step: Repeated | Chosen, places: Sequence[tuple]) -> bool:
+    """Whether ranks with different places communicate in a step."""
+    for inner, _ in _all([step], ()):
+        if isinstance(inner, (Repeated, Chosen)):
+            continue
+        together = inner.groups if isinstance(inner, Collective) else inner.perm
+        if any(places[members[0]] != places[other] for members in together for other in members[1:]):
+            return True
+    return False
 
 
 def _by_table(
