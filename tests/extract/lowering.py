@@ -46,11 +46,16 @@ def as_in_jax(nodes, numbers=None):
     return tuple(changed)
 
 
-def to_function(size, nodes, wrapper=0):
-    """Return the program as a function of its arguments: numbers that all ranks have, and numbers that differ."""
+def to_function(size, nodes, wrapper=0, runs=False):
+    """Return the program as a function of its arguments: numbers that all ranks have, and numbers that differ.
+
+    If it runs, it has an operation of peerax, since a body without any is left to XLA, which may abort.
+    """
     wrap = WRAPPERS[wrapper]
 
     def body(shared, own):
+        if runs:
+            peerax.psend((), "x", [])
         hidden = jax.pure_callback(lambda x: x, jax.typeof(shared), shared)
         values = {"uniform": shared, "varying": own, "unknown": hidden}
         return _run(nodes, jnp.zeros((1,)), values, wrap)
