@@ -4,7 +4,8 @@ A node becomes what a user would write for it: a subset of the ranks is a cond o
 its element for rank and iteration, a value that is not known an argument of the program.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import count
 
 import jax
@@ -46,62 +47,84 @@ def as_in_jax(nodes, numbers=None):
     return tuple(changed)
 
 
-def to_function(size, nodes, wrapper=0, runs=False):
-    """Return the program as a function of its arguments: numbers that all ranks have, and numbers that differ.
+def to_function(size, nodes, wrapper=0, runs=False, unrolled=False):
+    """Return the program as a function of its arguments.
 
-    If it runs, it has an operation of peerax, since a body without any is left to XLA, which may abort.
+    Args:
+        wrapper: what each node is wrapped in.
+        runs: whether it has an operation of peerax in any case: a body without is left to XLA, which may abort.
+        unrolled: whether loops are written out.
     """
-    wrap = WRAPPERS[wrapper]
 
-    def body(shared, own):
+    def body(shared, own, x):
         if runs:
             peerax.psend((), "x", [])
         hidden = jax.pure_callback(lambda x: x, jax.typeof(shared), shared)
         values = {"uniform": shared, "varying": own, "unknown": hidden}
-        return _run(nodes, jnp.zeros((1,)), values, wrap)
+        return _Lowering(values, WRAPPERS[wrapper], unrolled).run(nodes, x)
 
-    return jax.shard_map(body, mesh=line(size), in_specs=(P(), P("x")), out_specs=P("x"), check_vma=False)
+    in_specs = (P(), P("x"), P("x"))
+    return jax.shard_map(body, mesh=line(size), in_specs=in_specs, out_specs=P("x"), check_vma=False)
 
 
 def arguments(size):
-    return tuple(jax.ShapeDtypeStruct((ranks * len(NAMES),), jnp.int32) for ranks in (1, size))
+    """The types of numbers that all ranks have, of numbers that differ, and of the data."""
+    values = [jax.ShapeDtypeStruct((ranks * len(NAMES),), jnp.int32) for ranks in (1, size)]
+    return *values, jax.ShapeDtypeStruct((size,), jnp.float32)
 
 
-def _run(nodes, x, values, wrap):
-    for node in nodes:
-        x = wrap(lambda x, node=node: _node(node, x, values, wrap))(x)
-    return x
+@dataclass
+class _Lowering:
+    values: dict
+    wrap: Callable
+    unrolled: bool
 
+    def run(self, nodes, x):
+        for node in nodes:
+            x = self.wrap(lambda x, node=node: self._node(node, x))(x)
+        return x
 
-def _node(node, x, values, wrap):
-    def inside(x, nodes):
-        return _run(nodes, x, values, wrap)
+    def _node(self, node, x):
+        kind = {Op: self._op, Repeat: self._repeat, Select: self._select, Unsure: self._unsure}[type(node)]
+        return kind(node, x)
 
-    if isinstance(node, Op):
+    def _op(self, node, x):
         size = lax.axis_size("x")
         if len(node.ranks) == size:
             return _operation(node.operation, x)
         there = jnp.asarray([rank in node.ranks for rank in range(size)])[lax.axis_index("x")]
         return lax.cond(there, lambda x: _operation(node.operation, x), lambda x: x, x)
-    if isinstance(node, Repeat):
-        return lax.fori_loop(0, node.trip, lambda _, x: inside(x, node.nodes), x)
-    if isinstance(node, Select):
+
+    def _repeat(self, node, x):
+        if self.unrolled:
+            for _ in range(node.trip):
+                x = self.run(node.nodes, x)
+            return x
+        return lax.fori_loop(0, node.trip, lambda _, x: self.run(node.nodes, x), x)
+
+    def _select(self, node, x):
         table = jnp.asarray(node.tables, jnp.int32)[lax.axis_index("x")]
 
         def tick(x, chosen):
-            return lax.switch(chosen, [lambda x: x, lambda x: inside(x, node.nodes)], x), None
+            return lax.switch(chosen, [lambda x: x, lambda x: self.run(node.nodes, x)], x), None
 
+        if self.unrolled:
+            for chosen in table:
+                x, _ = tick(x, chosen)
+            return x
         return lax.scan(tick, x, table)[0]
-    value = values[node.kind][NAMES.index(node.name[0])]
-    if len(node.branches) == 1:
-        return lax.fori_loop(0, value, lambda _, x: inside(x, node.branches[0]), x)
-    return lax.switch(value, [lambda x, nodes=nodes: inside(x, nodes) for nodes in node.branches], x)
+
+    def _unsure(self, node, x):
+        value = self.values[node.kind][NAMES.index(node.name[0])]
+        if len(node.branches) == 1:
+            return lax.fori_loop(0, value, lambda _, x: self.run(node.branches[0], x), x)
+        return lax.switch(value, [lambda x, nodes=nodes: self.run(nodes, x) for nodes in node.branches], x)
 
 
 def _operation(operation, x):
-    """Run an operation; its result goes into x, so that it is used."""
+    """Run an operation on what x makes; its result goes into x, so that it is used."""
     types = [_parse(name) for name in operation.types]
-    arrays = [jnp.zeros(t.shape, t.dtype) for t in types]
+    arrays = [jnp.broadcast_to(x, t.shape).astype(t.dtype) for t in types]
     if isinstance(operation, Collective):
         size = lax.axis_size("x")
         (members,) = operation.groups
@@ -109,8 +132,7 @@ def _operation(operation, x):
         reduce = {"psum": lax.psum, "pmax": lax.pmax}[operation.name]
         results = reduce(tuple(arrays), "x", axis_index_groups=groups)
     elif isinstance(operation, Send):
-        token = peerax.psend(arrays, "x", operation.perm, tag=operation.tag)
-        return x + token
+        return x + peerax.psend(arrays, "x", operation.perm, tag=operation.tag)
     else:
         token = peerax.create_token()
         if isinstance(operation, Exchange):
