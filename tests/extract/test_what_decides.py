@@ -1,9 +1,13 @@
 """What a branch or a loop depends on: found wherever it comes from, and computed where it can be."""
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 import peerax
@@ -56,3 +60,37 @@ def test_a_rank_that_is_asked_for_inside_a_loop_of_unknown_length():
         return lax.cond(lax.fori_loop(0, times, add_rank, jnp.int32(0)) > 4, total, same, x)
 
     assert codes(body) == ["PX210"]
+
+
+def square(body, shape=(2, 2)):
+    devices = np.array(jax.devices()[: math.prod(shape)]).reshape(shape)
+    split = P(("a", "b"))
+    return jax.shard_map(body, mesh=Mesh(devices, ("a", "b")), in_specs=split, out_specs=split, check_vma=False)
+
+
+@pytest.mark.parametrize("axis, expected", [("a", []), ("b", ["PX209"])])
+def test_the_rank_in_a_second_mesh(axis, expected):
+    def body(x):
+        return lax.cond(lax.axis_index("b") == 1, lambda x: x + lax.psum(x, axis), same, x)
+
+    report = peerax.check(lambda x: square(body)(on_ranks(total)(x)), X)
+    assert [found.code for found in report.diagnostics] == expected
+
+
+def test_a_value_that_differs_along_an_axis_of_a_second_mesh():
+    def body(x):
+        return lax.cond(x.sum() > 0, lambda x: x + lax.psum(x, "b"), same, x)
+
+    report = peerax.check(lambda x: square(body)(on_ranks(total)(x)), X)
+    assert [found.code for found in report.diagnostics] == ["PX210"]
+
+
+def test_two_meshes_whose_axes_have_equal_names():
+    def at_the_end(x):
+        return lax.cond(lax.axis_index("a") == 3, lambda x: x + lax.psum(x, "a"), same, x)
+
+    def program(x):
+        return square(at_the_end, (4, 2))(square(at_the_end, (2, 4))(x))
+
+    report = peerax.check(program, X)
+    assert [found.code for found in report.diagnostics] == ["PX209"]

@@ -81,6 +81,7 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 source_info_util.register_exclusion(_OURS)
 traceback_util.register_exclusion(_OURS)
 
+eval_context = core.eval_context
 ShapedArray = core.ShapedArray
 Literal = core.Literal
 shard_map_p = _shard_map.shard_map_p

@@ -217,7 +217,7 @@ def _on_all_ranks(function, sizes: dict[Any, int]) -> Any:
     for axis in reversed(sizes):
         on_rank = jax.vmap(on_rank, ({other: 0 if other == axis else None for other in sizes},), axis_name=axis)
     # Whatever is being traced, and whatever devices there are: this is computed here and now, on the CPU.
-    with jax.ensure_compile_time_eval(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    with _jax.eval_context(), jax.default_device(jax.local_devices(backend="cpu")[0]):
         results = jax.jit(on_rank)({axis: np.arange(size, dtype=np.int32) for axis, size in sizes.items()})
     return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[len(sizes) :]), results)
 

@@ -66,7 +66,7 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
 
     loop = Loop(length, reverse)
     inside, results, states = _settle(walk, loop, init, invars, jaxpr.outvars, body, known=True)
-    steps.append(Repeated(length, inside, site_of(eqn), loop))
+    steps.append(Repeated(length, inside, site_of(eqn), loop, scope.ranks))
     final = []
     for i, (before, state) in enumerate(zip(init, states, strict=True)):
         if jaxpr.outvars[i] is invars[i]:
@@ -115,12 +115,16 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
     asked, goes_on = conditions[0]
     if trip is None:
         repeated = Repeated(
-            Value(walk.numbers.new(), goes_on.axes, goes_on.doubtful), [*inside, *asked], site_of(eqn), None
+            Value(walk.numbers.new(), goes_on.axes, goes_on.doubtful),
+            [*inside, *asked],
+            site_of(eqn),
+            None,
+            scope.ranks,
         )
     else:
         loop.length = int(trip.max(initial=0))
         around = _around(goes_on, loop, scope)
-        repeated = Repeated(trip, [*inside, *asked], site_of(eqn), loop, around)
+        repeated = Repeated(trip, [*inside, *asked], site_of(eqn), loop, scope.ranks, around)
     steps += asked
     steps.append(repeated)
     return [Value(walk.numbers.new(), state.axes | goes_on.axes, state.doubtful | goes_on.doubtful) for state in states]

@@ -25,15 +25,17 @@ class Projection:
         ranks: the mesh; None if nothing communicates.
         selectors: by the number of its value, what is chosen by rank and iteration, and the loops that counts for.
         names: by its number, the name of a value that is not known.
-        split: by number and line, the axes whose ranks decide each by itself.
+        split: by number and line, a mesh, and the axes along which ranks with different places decide each by itself.
         trips: how often loops run.
+        places: where each rank is along axes of a mesh.
     """
 
     ranks: ops.Ranks | None
     selectors: dict[int, tuple[np.ndarray, Nest]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    split: dict[tuple[int, Location], frozenset] = field(default_factory=dict)
+    split: dict[tuple[int, Location], tuple[ops.Ranks, tuple]] = field(default_factory=dict)
     trips: list[np.ndarray] = field(default_factory=list)
+    places: dict[tuple[ops.Ranks, tuple], list[tuple]] = field(default_factory=dict)
 
     def program(self, steps: Sequence[Step]) -> Program:
         """Return what each rank does. Ranks for which all that decides is the same share a body."""
@@ -53,47 +55,42 @@ class Projection:
         return projection
 
     def _prepare(self, steps: Sequence[Step]) -> None:
-        known: dict[int, tuple[Value, Nest]] = {}
+        known: dict[ops.Ranks, dict[int, tuple[Value, Nest]]] = {}
         for step, nest in _structure(steps, ()):
             value = _decides(step)
             if isinstance(value, np.ndarray):
                 self.trips.append(value)
             elif isinstance(value, Value) and value.expression is not None:
                 loops = tuple(loop for loop in nest if loop in value.expression.loops)
-                known.setdefault(value.number, (value, loops))
-        self.selectors = _evaluate(known, self.ranks)
+                known.setdefault(step.ranks or self.ranks, {}).setdefault(value.number, (value, loops))
+        for ranks, values in known.items():
+            self.selectors |= _evaluate(values, ranks)
         crossed = set()
         for step, _ in _structure(steps, ()):
             value = _decides(step)
             if isinstance(value, Value) and value.number not in self.selectors:
                 kind = "n" if isinstance(step, Repeated) else "p"
                 self.names.setdefault(value.number, f"{kind}{len(self.names) + 1}")
-                axes = value.axes | value.doubtful
-                if not axes or self._crosses(step, axes):
+                ranks, axes = step.ranks or self.ranks, value.axes | value.doubtful
+                if not axes or not axes <= {*ranks.axis_names}:
+                    continue
+                here = ranks, ranks.in_mesh_order(axes)
+                if _crosses(step, self._places(*here)):
                     crossed.add((value.number, step.location))
-                self.split[value.number, step.location] = axes
-        self.split = {key: axes for key, axes in self.split.items() if key not in crossed}
+                self.split[value.number, step.location] = here
+        self.split = {key: here for key, here in self.split.items() if key not in crossed}
 
-    def _crosses(self, step: Repeated | Chosen, axes: frozenset) -> bool:
-        """Whether ranks with different places along axes communicate in a step."""
-        place = self._places(axes)
-        for inner, _ in _all([step], ()):
-            if isinstance(inner, (Repeated, Chosen)):
-                continue
-            together = inner.groups if isinstance(inner, Collective) else inner.perm
-            if any(place[members[0]] != place[other] for members in together for other in members[1:]):
-                return True
-        return False
-
-    def _places(self, axes: frozenset) -> list[tuple]:
-        indices = self.ranks.indices()
-        chosen = [indices[axis].tolist() for axis in self.ranks.axis_names if axis in axes]
-        return list(zip(*chosen, strict=True))
+    def _places(self, ranks: ops.Ranks, axes: tuple) -> list[tuple]:
+        """Where each rank is along axes."""
+        if (ranks, axes) not in self.places:
+            indices = ranks.indices()
+            self.places[ranks, axes] = list(zip(*(indices[axis].tolist() for axis in axes), strict=True))
+        return self.places[ranks, axes]
 
     def _alike(self) -> Iterator[list[int]]:
         """Yield groups of ranks for which all that decides is the same."""
         arrays = [*(array for array, _ in self.selectors.values()), *self.trips]
-        places = [self._places(axes) for axes in sorted(set(self.split.values()), key=sorted)]
+        places = [self._places(*here) for here in dict.fromkeys(self.split.values())]
         groups: dict[tuple, list[int]] = {}
         for rank in range(self.ranks.size):
             key = (*(array[rank].tobytes() for array in arrays), *(place[rank] for place in places))
@@ -138,11 +135,22 @@ class Projection:
 
     def _unknown(self, step: Repeated | Chosen, value: Value, rank: int) -> Unknown:
         name = self.names[value.number]
-        if axes := self.split.get((value.number, step.location)):
-            shown = [axis for axis in self.ranks.axis_names if axis in axes]
-            here = zip(shown, self._places(axes)[rank], strict=True)
+        if (value.number, step.location) in self.split:
+            ranks, axes = self.split[value.number, step.location]
+            here = zip(axes, self._places(ranks, axes)[rank], strict=True)
             return Unknown(f"{name}[{','.join(f'{axis}={index}' for axis, index in here)}]", "uniform")
         return Unknown(name, "varying" if value.axes else "unknown" if value.doubtful else "uniform")
+
+
+def _crosses(step: Repeated | Chosen, places: Sequence[tuple]) -> bool:
+    """Whether ranks with different places communicate in a step."""
+    for inner, _ in _all([step], ()):
+        if isinstance(inner, (Repeated, Chosen)):
+            continue
+        together = inner.groups if isinstance(inner, Collective) else inner.perm
+        if any(places[members[0]] != places[other] for members in together for other in members[1:]):
+            return True
+    return False
 
 
 def _by_table(

@@ -19,12 +19,15 @@ class Repeated:
     Args:
         trip: how often it runs; by rank and iteration of the loops around it, or a value that is not known.
         loop: what expressions know it as; None if the trip count is not known.
+        ranks: the mesh of the shard_map around; None outside of one.
+        around: the loops around it that trip has the iterations of.
     """
 
     trip: int | np.ndarray | Value
     body: "list[Step]"
     location: Location
     loop: Loop | None
+    ranks: ops.Ranks | None
     around: tuple[Loop, ...] = ()
 
 
@@ -35,6 +38,7 @@ class Chosen:
     selector: Value
     branches: "list[list[Step]]"
     location: Location
+    ranks: ops.Ranks | None
 
 
 Step = Operation | Repeated | Chosen

@@ -74,13 +74,14 @@ class Numbers:
             number = self.of("constant", id(x))
         return Value(number, expression=Constant(x))
 
-    def results(
-        self, eqn, operands: Sequence[Value], indexed: frozenset = NOWHERE, computable: bool = True
-    ) -> list[Value]:
-        """Return the results of an equation: they depend on its operands, and on the rank's index along axes."""
-        first = self.of(eqn.primitive, tuple(eqn.params.items()), tuple(operand.number for operand in operands))
+    def results(self, eqn, operands: Sequence[Value], here: tuple = (), computable: bool = True) -> list[Value]:
+        """Return the results of an equation that depend on nothing but its operands, and on where the rank is.
+
+        here is a mesh and the axes along which the index is asked for, or empty.
+        """
+        first = self.of(eqn.primitive, tuple(eqn.params.items()), *here, tuple(operand.number for operand in operands))
         axes, doubtful = joined(operands)
-        axes |= indexed
+        axes |= here[1] if here else NOWHERE
         expressions = [operand.expression for operand in operands]
         known = None
         if computable and None not in expressions:

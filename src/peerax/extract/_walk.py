@@ -58,6 +58,7 @@ class Walk:
     communication: Communication = field(default_factory=Communication)
     _sections: int = 0
     _pair: int = -1
+    _meshes: dict[tuple, ops.Ranks] = field(default_factory=dict)
     _perms: dict[tuple, tuple] = field(default_factory=dict)
     _groups: dict[tuple, tuple] = field(default_factory=dict)
 
@@ -98,7 +99,7 @@ class Walk:
             steps.append(self._message(eqn, scope))
             return self._message_results(eqn, values)
         if name == "axis_index":
-            return [self._axis_index(eqn)]
+            return [self._axis_index(eqn, scope)]
         if ops.is_collective(eqn):
             return self._collective(eqn, values, scope, steps)
         if eqn.primitive is ops.link_p:
@@ -139,7 +140,9 @@ class Walk:
             return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
         if (jaxpr := ops.call_of(eqn)) is not None:
             return self.run(*_jax.open_jaxpr(jaxpr), values, scope)[1]
-        return self.numbers.results(eqn, values, self.communication.indexed_within(eqn), not _jax.has_effects(eqn))
+        indexed = self.communication.indexed_within(eqn)
+        here = (scope.ranks, indexed) if indexed else ()
+        return self.numbers.results(eqn, values, here, not _jax.has_effects(eqn))
 
     # Messages and collectives.
 
@@ -185,13 +188,13 @@ class Walk:
         differing, doubtful = joined(values)
         if eqn.primitive.name.removesuffix("_invariant") in _SAME_FOR_ALL and groups is None:
             differing, doubtful = differing - set(axes), doubtful - set(axes)
-            first = self.numbers.of(eqn.primitive, axes, tuple(value.number for value in values))
+            first = self.numbers.of(eqn.primitive, scope.ranks, axes, tuple(value.number for value in values))
             return [Value(self.numbers.of("result", first, i), differing, doubtful) for i in range(len(eqn.outvars))]
         return [Value(self.numbers.new(), differing | set(axes), doubtful) for _ in eqn.outvars]
 
-    def _axis_index(self, eqn) -> Value:
+    def _axis_index(self, eqn, scope: Scope) -> Value:
         axes = axes_indexed(eqn)
-        return Value(self.numbers.of("axis_index", axes), frozenset(axes), expression=AxisIndex(axes))
+        return Value(self.numbers.of("axis_index", scope.ranks, axes), frozenset(axes), expression=AxisIndex(axes))
 
     # Structure.
 
@@ -199,9 +202,11 @@ class Walk:
         jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
         new, typed = _jax.shard_map_axes(eqn.params), eqn.params["check_vma"]
         mesh = eqn.params["mesh"]
+        sizes = tuple(mesh.shape.items())
         outermost = scope.ranks is None
         if outermost:
-            ranks = ops.Ranks(mesh.axis_names, tuple(mesh.shape.values()))
+            # One object for equal meshes, since it tells values of different ones apart.
+            ranks = self._meshes.setdefault(sizes, ops.Ranks(mesh.axis_names, tuple(mesh.shape.values())))
             if self.ranks is not None and ranks.size != self.ranks.size:
                 raise ValueError(f"the program has shard_maps over {self.ranks.size} and over {ranks.size} ranks")
             self.ranks = ranks if self.ranks is None else self.ranks
@@ -209,7 +214,6 @@ class Walk:
             inner = scope.inside(ranks=ranks, axes=new, typed=typed, section=self._sections)
         else:
             inner = scope.inside(axes=scope.axes | new, typed=typed)
-        sizes = tuple(mesh.shape.items())
         specs = zip(values, map(_split, eqn.params["in_specs"]), strict=True)
         operands = [self._part(value, split, sizes) for value, split in specs]
         inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)
@@ -221,11 +225,13 @@ class Walk:
         """A rank's part of an operand."""
         if value.parts is not None and (value.parts.mesh, value.parts.axes) == (sizes, split):
             return value.parts.value
+        # What nobody can say of the axes of one mesh, nobody can say of those of another.
+        doubtful = frozenset(name for name, _ in sizes) if value.doubtful else NOWHERE
         if not split:
-            return value
+            return Value(value.number, value.axes, doubtful, value.expression, value.behind)
         expression = None if value.expression is None else Shard((value.expression,), split)
-        number = self.numbers.of("part", value.number, split)
-        return Value(number, value.axes.union(*split), value.doubtful, expression, value.behind)
+        number = self.numbers.of("part", value.number, sizes, split)
+        return Value(number, value.axes.union(*split), doubtful, expression, value.behind)
 
     def _put_together(self, value: Value, split: tuple[tuple, ...], sizes: tuple, axes: frozenset) -> Value:
         """A result, of all ranks together. What differs, and is said not to, may be any rank's."""
@@ -270,7 +276,7 @@ def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:
         steps += inside
         return results
     walked = [walk.run(*branch, operands, scope) for branch in branches]
-    steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn)))
+    steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn), scope.ranks))
     return [
         Value(walk.numbers.new(), *joined([selector, *options]))
         for options in zip(*(results for _, results in walked), strict=True)

@@ -268,7 +268,7 @@ def w4(x):
 
 @case("W5", reverse=False)
 def w5(x):
-    return lax.while_loop(lambda x: number(x) < 100, along, x)
+    return lax.while_loop(lambda x: number(x) < 100, lambda x: along(x) + x + 1, x)
 
 
 @case("W6", reverse=False)
