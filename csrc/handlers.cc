@@ -116,6 +116,7 @@ ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kin
                                                             std::string_view types,
                                                             ffi::Span<const std::int32_t> destination,
                                                             ffi::Span<const std::int32_t> source,
+                                                            ffi::Span<const std::int32_t> in_place,
                                                             ffi::Span<const std::int32_t> group) {
   auto state = std::make_unique<OperationState>();
   Operation* operation = &state->operation;
@@ -132,6 +133,7 @@ ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kin
   operation->types = Split(types);
   operation->destination = ToVector(destination);
   operation->source = ToVector(source);
+  operation->in_place.assign(in_place.begin(), in_place.end());
   operation->group = ToVector(group);
   return state;
 }
@@ -215,7 +217,12 @@ Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, ffi
 Outcome OnExchange(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
                  ffi::RemainingRets rets) {
   Rank& rank = PassHandle(handle, device, out);
-  rank.session->StartExchange(rank, state->operation, Messages(args, *state), Outputs(rets));
+  const std::vector<ConstView> sent = Messages(args, *state);
+  const std::vector<View> received = Outputs(rets);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (state->operation.in_place[i]) PassOn({sent[i]}, {received[i]});
+  }
+  rank.session->StartExchange(rank, state->operation, sent, received);
   return Finish(rank);
 }
 
@@ -270,6 +277,7 @@ XLA_FFI_DEFINE_HANDLER(kMakeOperation, MakeOperation,
                            .Attr<std::string_view>("types")
                            .Attr<ffi::Span<const std::int32_t>>("destination")
                            .Attr<ffi::Span<const std::int32_t>>("source")
+                           .Attr<ffi::Span<const std::int32_t>>("in_place")
                            .Attr<ffi::Span<const std::int32_t>>("group"));
 XLA_FFI_DEFINE_HANDLER(kMakeBody, MakeBody, ffi::Ffi::BindInstantiate().Attr<std::int64_t>("size").Attr<std::int64_t>("devices"));
 

@@ -62,6 +62,13 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
     ends.gathering = gathering.get();
     return ends;
   }
+  const auto& in_place = operation.in_place;
+  if (std::find(in_place.begin(), in_place.end(), true) != in_place.end()) {
+    auto rotation = std::make_unique<Rotation>(operation, rank.index);
+    const auto& members = rotation->members;
+    ends.place = std::find(members.begin(), members.end(), rank.index) - members.begin();
+    ends.rotation = rotations_.try_emplace({&operation, members[0]}, std::move(rotation)).first->second.get();
+  }
   if (operation.kind != Kind::kReceive && operation.destination[rank.index] >= 0) {
     ends.out = FindChannel(operation, rank.index, operation.destination[rank.index]);
   }
@@ -103,16 +110,55 @@ void Session::StartExchange(Rank& rank, const Operation& operation, const std::v
                             const std::vector<View>& received) {
   Open(rank, operation);
   const Rank::Ends& ends = FindEnds(rank, operation);
-  if (ends.out != nullptr) {
-    for (std::size_t i = 0; i < sent.size(); ++i) Post(rank, *ends.out, operation, i, sent[i]);
+  std::vector<View> arrays;  // in place
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (operation.in_place[i]) {
+      arrays.push_back(received[i]);
+    } else if (ends.out != nullptr) {
+      Post(rank, *ends.out, operation, i, sent[i]);
+    }
   }
   for (std::size_t i = 0; i < received.size(); ++i) {
+    if (operation.in_place[i]) continue;
     if (ends.in != nullptr) {
       Take(rank, *ends.in, operation, i, received[i]);
     } else {
       Zero(received[i]);
     }
   }
+  if (!arrays.empty()) JoinRotation(rank, *ends.rotation, ends.place, std::move(arrays));
+}
+
+void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, std::vector<View> arrays) {
+  std::size_t size_bytes = 0;
+  for (const View& array : arrays) size_bytes += array.size_bytes;
+  if (rotation.cycle || place + 1 < rotation.members.size()) {
+    rank.messages += static_cast<std::int64_t>(arrays.size());
+    rank.size_bytes += static_cast<std::int64_t>(size_bytes);
+  }
+  std::unique_lock<std::mutex> lock(rotation.mutex);
+  if (failed_.load(std::memory_order_acquire)) {
+    for (const View& array : arrays) Zero(array);
+    return;
+  }
+  rotation.arrays[place] = std::move(arrays);
+  if (--rotation.missing != 0) {
+    rank.remaining.fetch_add(1, std::memory_order_relaxed);
+    MayLookOut(rank, size_bytes);
+    rotation.here[place] = &rank;
+    return;
+  }
+  // The others wait for this one, and none of them can come again before it is completed.
+  std::vector<Rank*> others;
+  for (Rank*& other : rotation.here) {
+    if (other != nullptr) others.push_back(other);
+    other = nullptr;
+  }
+  rotation.missing = rotation.members.size();
+  const auto move = std::make_shared<Move>(rotation.arrays, rotation.cycle);
+  lock.unlock();
+  MoveTogether(others, move);
+  for (Rank* other : others) Complete(*other);
 }
 
 void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view) {
@@ -241,10 +287,31 @@ bool Session::LookOut(Rank& rank) {
 }
 
 void Session::RunErrand(Rank& rank) {
-  const Errand errand = rank.errand;
+  const Errand errand = std::move(rank.errand);
+  if (errand.move != nullptr) {
+    errand.move->Help();
+    return;
+  }
   Copy(errand.to.data, errand.from.data, errand.from.size_bytes);
   Complete(*errand.sender);
   rank.remaining.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// As many threads as there are ranks or cores: those that look out, then resume threads. A helper that comes too late
+// finds nothing to do, so nobody counts it as active.
+void Session::MoveTogether(const std::vector<Rank*>& others, const std::shared_ptr<Move>& move) {
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::size_t helpers = std::min({others.size() + 1, cores, move->thread_limit()}) - 1;
+  for (auto other = others.begin(); other != others.end() && helpers != 0; ++other) {
+    ErrandState state = ErrandState::kWelcome;
+    if ((*other)->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+      (*other)->errand = {{}, {}, nullptr, move};
+      (*other)->errand_state.store(ErrandState::kThere, std::memory_order_release);
+      --helpers;
+    }
+  }
+  for (; helpers != 0; --helpers) RunOnResumeThread([move] { move->Help(); });
+  move->Finish();
 }
 
 // The receiver copies, if it looks out, or else its resume thread; the sender's array is lent until then. That thread counts as active from
@@ -254,7 +321,7 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   MayLookOut(sender, from.size_bytes);
   ErrandState state = ErrandState::kWelcome;
   if (to.rank->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
-    to.rank->errand = {from, {to.data, to.size_bytes}, &sender};
+    to.rank->errand = {from, {to.data, to.size_bytes}, &sender, nullptr};
     to.rank->errand_state.store(ErrandState::kThere, std::memory_order_release);
     return;
   }

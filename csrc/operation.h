@@ -22,6 +22,7 @@ struct Operation {
   std::vector<std::int32_t> destination;  // by rank; -1: this rank does not send
   std::vector<std::int32_t> source;       // by rank; -1: this rank does not receive
   std::vector<std::string> types;         // by leaf, "f32[64,128]": what is compared between both ends
+  std::vector<bool> in_place;             // of an exchange, by leaf: what is received takes the memory of what is sent
   std::vector<std::int32_t> group;        // of a gather, by rank: number of the group it belongs to
 };
 

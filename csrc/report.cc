@@ -106,7 +106,34 @@ Reporter::Reporter(Session& session) : session_(session) {
       }
     }
   }
+  for (auto& [key, rotation] : session.rotations_) {
+    std::lock_guard<std::mutex> lock(rotation->mutex);
+    AddWaits(*key.first, *rotation);
+  }
   std::stable_sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) { return a.rank < b.rank; });
+}
+
+// A rank waits for its neighbours that are missing; or else for the one beyond which, in the direction of its source
+// first, somebody is missing. So those who wait never seem to wait for each other.
+void Reporter::AddWaits(const Operation& operation, const Rotation& rotation) {
+  const std::size_t size = rotation.members.size();
+  const auto in_place = std::find(operation.in_place.begin(), operation.in_place.end(), true);
+  const std::string& type = operation.types[in_place - operation.in_place.begin()];
+  const auto missing = [&](std::size_t place) { return rotation.here[place % size] == nullptr; };
+  for (std::size_t place = 0; place < size; ++place) {
+    if (missing(place)) continue;
+    bool before = false;
+    for (std::size_t i = rotation.cycle ? place + 1 : 0; i < (rotation.cycle ? place + size : place); ++i) {
+      before = before || missing(i);
+    }
+    const bool previous = (rotation.cycle || place != 0) && missing(place + size - 1);
+    const bool next = (rotation.cycle || place + 1 != size) && missing(place + 1);
+    const auto add = [&](std::size_t on, decltype(Wait::what) what) {
+      waits_.push_back({rotation.members[place], rotation.members[on % size], &operation, what, operation.tag, type});
+    };
+    if (previous || (before && !next)) add(place + size - 1, Wait::kMessage);
+    if (next || (!before && !previous)) add(place + 1, Wait::kTaken);
+  }
 }
 
 std::string Reporter::Site(const Wait& wait) const {

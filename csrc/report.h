@@ -44,6 +44,7 @@ class Reporter {
     std::int64_t count;
   };
 
+  void AddWaits(const Operation& operation, const Rotation& rotation);  // its mutex held
   std::string Site(const Wait& wait) const;
   std::string Describe(const Wait& wait) const;
   std::string StateOf(std::int32_t rank) const;

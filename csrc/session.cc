@@ -213,6 +213,16 @@ void Session::ReleaseAll() {
     for (Rank* rank : gathering->arrived) Complete(*rank);
     gathering->arrived.clear();
   }
+  for (auto& [key, rotation] : rotations_) {
+    std::lock_guard<std::mutex> lock(rotation->mutex);
+    for (std::size_t place = 0; place < rotation->here.size(); ++place) {
+      if (rotation->here[place] == nullptr) continue;
+      for (const View& array : rotation->arrays[place]) Zero(array);
+      Complete(*rotation->here[place]);
+      rotation->here[place] = nullptr;
+      ++rotation->missing;
+    }
+  }
 }
 
 double Session::CheckWaits(double limit_s, std::int64_t now_ns) {

@@ -25,6 +25,7 @@
 
 #include "channel.h"
 #include "operation.h"
+#include "rotation.h"
 
 namespace peerax {
 
@@ -37,11 +38,12 @@ struct Gathering {
   std::vector<Rank*> arrived;
 };
 
-// A copy that a rank which looks out makes for the sender of a message to it.
+// A copy that a rank which looks out makes for the sender of a message to it; or a move that it helps with.
 struct Errand {
   ConstView from;
   View to;
   Rank* sender = nullptr;
+  std::shared_ptr<Move> move;
 };
 // kComing: somebody writes the errand.
 enum class ErrandState { kRefused, kWelcome, kComing, kThere };
@@ -69,6 +71,8 @@ struct Rank {
     Channel* out = nullptr;
     Channel* in = nullptr;
     Gathering* gathering = nullptr;
+    Rotation* rotation = nullptr;
+    std::size_t place = 0;  // in it
   };
   std::unordered_map<const Operation*, Ends> ends;
   std::int64_t messages = 0;
@@ -97,6 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Start an operation; Finish must follow.
   void StartSend(Rank& rank, const Operation& operation, const std::vector<ConstView>& leaves);
   void StartReceive(Rank& rank, const Operation& operation, const std::vector<View>& leaves);
+  // A leaf in place is sent from the memory that it is received in.
   void StartExchange(Rank& rank, const Operation& operation, const std::vector<ConstView>& sent,
                      const std::vector<View>& received);
   // Waits until all members of the rank's group are here. After a failure nobody may go on into the collective:
@@ -144,6 +149,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Channel* FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination);
   void Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view);
   void Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view);
+  // The last rank to come moves the arrays of all.
+  void JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, std::vector<View> arrays);
+  void MoveTogether(const std::vector<Rank*>& others, const std::shared_ptr<Move>& move);
   bool TypesAgree(const Operation& sent, std::size_t sent_leaf, std::size_t sent_bytes, const Operation& received,
                   std::size_t received_leaf, std::size_t received_bytes, const Channel& channel);
   void MayLookOut(Rank& rank, std::size_t size_bytes);
@@ -177,6 +185,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<ChannelKey, std::unique_ptr<Channel>> channels_;
   std::map<std::vector<std::int32_t>, std::unique_ptr<Gathering>> gatherings_;  // by members
   std::map<std::vector<std::int32_t>, const Operation*> permutes_;             // by destinations
+  std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Rotation>> rotations_;  // by first member
 };
 
 std::int64_t NowNs();

@@ -45,6 +45,20 @@ def test_pairs(size):
         np.testing.assert_array_equal(y, np.roll(wanted, 1, axis=0))
 
 
+@pytest.mark.parametrize("perm", [RING, CHAIN])
+@pytest.mark.parametrize("size", [1 << 20, (3 << 20) + 5])
+def test_pairs_in_place(size, perm):
+    def body(exchange):
+        return lambda x: lax.scan(lambda x, _: (exchange(x + 1), None), x, None, length=3)[0]
+
+    def pair(x):
+        return peerax.precv(peerax.psend(x, "r", perm), x, "r", perm)
+
+    x = column(size)
+    theirs = on_ranks(body(lambda x: lax.ppermute(x, "r", perm)))(x)
+    np.testing.assert_array_equal(on_ranks(body(pair))(x), theirs)
+
+
 @pytest.mark.parametrize("size", [0, 1, 131_072])
 def test_separate_operations(size, separate_sends):
     def body(x):

@@ -121,7 +121,8 @@ bool Execution::TakeStep(RankRun& r, const Step& step) {
     r.tally.size_bytes += static_cast<std::int64_t>(step.sizes[i]);
   }
   for (std::size_t i = 0; receives && i < step.received_sizes.size(); ++i) {
-    r.received.push_back(Filled(step.received_sizes[i], kGarbage));
+    const bool in_place = operation.kind == Kind::kExchange && operation.in_place[i];
+    r.received.push_back(Filled(step.received_sizes[i], in_place ? step.sent[r.index][i] | 1 : kGarbage));
     received.push_back({r.received.back().get(), step.received_sizes[i]});
   }
   ++r.tally.steps;

@@ -134,9 +134,13 @@ class Maker {
 
   void AddExchange() {
     Step& step = Add(Kind::kExchange, "psend", random_.Below(2), RandomSizes());
-    const Perm perm = RandomPerm();
+    const Perm perm = random_.OneIn(2) ? RandomRing() : RandomPerm();
     Send(step, perm);
     Receive(step, perm, step);
+    const int in_place = random_.Below(3);  // none, all, or some leaves
+    for (std::size_t i = 0; i < step.sizes.size(); ++i) {
+      step.operation.in_place.push_back(in_place == 1 || (in_place == 2 && random_.OneIn(2)));
+    }
   }
 
   // Some groups of ranks; no member of the others comes.
@@ -248,6 +252,18 @@ class Maker {
         Step& send = Add(Kind::kSend, "psend", kMistakeTag, some);
         Send(send, one);
         return Expect({"PX302"}, receive);
+      }
+      case Mistake::kExchangeMissed: {
+        Step& step = Add(Kind::kExchange, "psend", kMistakeTag, some);
+        step.operation.receive_site = step.operation.site;
+        step.operation.in_place.assign(some.size(), true);
+        Perm perm;  // a chain or ring of all ranks
+        for (std::int32_t i = 0; i + 1 < size(); ++i) perm.emplace_back(order[i], order[i + 1]);
+        if (random_.OneIn(2)) perm.emplace_back(order[size() - 1], order[0]);
+        Send(step, perm);
+        Receive(step, perm, step);
+        step.runs[order[random_.Below(size())]] = false;
+        return Expect({"PX201", "PX202"}, step);
       }
       case Mistake::kBufferLimit: {
         // b cannot receive the large message before a has sent it.

@@ -49,12 +49,13 @@ enum class Mistake {
   kCrossedTags,
   kGatherMissed,
   kGatherAgainstReceive,
+  kExchangeMissed,  // in place
   kBufferLimit,  // more than kSmallBufferBytes
   kLate,         // one computes for kLate_us before it sends
 };
 constexpr Mistake kMistakes[] = {Mistake::kLoneReceive, Mistake::kLoneSend,    Mistake::kMismatch,
                                  Mistake::kCycle,       Mistake::kSendCycle,   Mistake::kCrossedTags,
-                                 Mistake::kGatherMissed, Mistake::kGatherAgainstReceive};
+                                 Mistake::kGatherMissed, Mistake::kGatherAgainstReceive, Mistake::kExchangeMissed};
 constexpr std::int64_t kSmallBufferBytes = 4 << 20;
 constexpr int kLate_us = 2'500'000;
 

@@ -15,7 +15,15 @@ from jax.sharding import PartitionSpec
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._communication import call_of, communicates, communicates_within, has_separate, is_collective
+from peerax.ops._communication import (
+    call_of,
+    communicates,
+    communicates_within,
+    has_branches,
+    has_separate,
+    is_collective,
+)
+from peerax.ops._in_place import LastUses
 from peerax.ops._late_sums import Late, Part, put_sums_last, uses
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
@@ -47,6 +55,7 @@ class Body:
         self.ranks = ranks
         self.platform = platform
         self.pair_count = 0
+        self.same_everywhere = False  # whether all ranks come by the same operations, in the same order
         self._put_off: list[Callable[[Any], Any]] = []  # what is left to do at the end, handle by handle
 
     def send(self, eqn, handle, token, values, pair=-1):
@@ -60,8 +69,11 @@ class Body:
         """Return the handle and the results of a precv that is separate, or the second half of a pair."""
         raise NotImplementedError
 
-    def exchange(self, send, receive, handle, token, values):
-        """Return the handle and the results of the precv of a pair; values are what its psend sends."""
+    def exchange(self, send, receive, handle, token, values, is_spent):
+        """Return the handle and the results of the precv of a pair; values are what its psend sends.
+
+        is_spent says of one of them, by its position, whether its memory may be taken.
+        """
         raise NotImplementedError
 
     def collective(self, eqn, handle, values):
@@ -75,6 +87,7 @@ class Body:
     def run_body(self, jaxpr, consts, handle, operands):
         """Evaluate a whole body; return the handle and the results."""
         if not has_separate(jaxpr):  # all ranks come by each collective at the same place
+            self.same_everywhere = not has_branches(jaxpr)
             return self.run(jaxpr, consts, handle, operands)
         jaxpr, late = put_sums_last(jaxpr)
         put_off: list[Callable] = []
@@ -83,14 +96,16 @@ class Body:
             handle = step(handle)
         return handle, [_now(x) for x in results]
 
-    def run(self, jaxpr, consts, handle, operands, late=(), put_off=None):
+    def run(self, jaxpr, consts, handle, operands, late=(), put_off=None, carried=()):
         """Evaluate a part of a body; return the handle and the results.
 
         The equations at late, and what needs their results, are put off: what they do is added to a list.
+        carried are the parameters that a loop replaces by results.
         """
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
         pairs = jaxpr.find_pairs() if isinstance(jaxpr, Part) else find_pairs(jaxpr.eqns)
         split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
+        last_uses = LastUses(jaxpr, carried) if pairs and self.same_everywhere else None
         received = {}  # results of exchanges, by the position of their precv
 
         def read(atom):
@@ -108,7 +123,8 @@ class Body:
                     handle, results = self.receive(eqn, handle, values[0], pair=split[i])
                 elif i in pairs:
                     receive = jaxpr.eqns[pairs[i]]
-                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[0], values[1:])
+                    is_spent = functools.partial(last_uses.spent_at, i, pairs[i]) if last_uses else _never
+                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[0], values[1:], is_spent)
                     results = [_token_after(eqn, values[0])]
                 elif i in received:
                     results = received.pop(i)
@@ -158,8 +174,10 @@ class Body:
         jaxpr, consts = _jax.open_jaxpr(eqn.params["jaxpr"])
         fixed, carry, xs = _jax.in_three(values, *_jax.scan_counts(eqn.params))
 
+        carried = jaxpr.invars[len(fixed) : len(fixed) + len(carry)]
+
         def step(state, x):
-            handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x])
+            handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x], carried=carried)
             return (handle, *results[: len(carry)]), tuple(results[len(carry) :])
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
@@ -271,6 +289,10 @@ def site_of(eqn) -> str:
     """The user's line that an equation comes from."""
     found = _jax.equation_site(eqn)
     return "<unknown>:0" if found is None else as_site(*found)
+
+
+def _never(leaf: int) -> bool:
+    return False
 
 
 def _now(x):

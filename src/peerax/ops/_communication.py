@@ -38,6 +38,16 @@ def has_separate(jaxpr: Any) -> bool:
     )
 
 
+def has_branches(jaxpr: Any) -> bool:
+    """Return whether anything that communicates is in a branch or a while loop, which some ranks may leave out."""
+    jaxpr, _ = _jax.open_jaxpr(jaxpr)
+    return any(
+        (eqn.primitive.name in ("cond", "while") and communicates_within(eqn))
+        or any_in_params(eqn.params, has_branches)
+        for eqn in jaxpr.eqns
+    )
+
+
 def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
     """Return whether test holds for a jaxpr among the parameters of an equation."""
     return any(map(test, _jax.jaxprs_in(params)))

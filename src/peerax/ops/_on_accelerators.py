@@ -18,7 +18,7 @@ from peerax.ops._site import location
 class OnAccelerator(Body):
     """The handle is (), or a float32 scalar in a body with separate operations."""
 
-    def exchange(self, send, receive, handle, token, values):
+    def exchange(self, send, receive, handle, token, values, is_spent):
         axes, perm = send.params["axes"], send.params["perm"]
 
         def permute(handle, *values):

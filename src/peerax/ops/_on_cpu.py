@@ -13,6 +13,9 @@ from peerax.ops._order import order_p
 from peerax.ops._per_device import bind_around_others, bind_per_device
 from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
 
+# Smaller arrays are in the cache: copying them costs less than waiting for all ranks of the cycle.
+_IN_PLACE_BYTES = 2**20
+
 
 class OnCpu(Body):
     """The handle is the session's, two uint32."""
@@ -33,8 +36,12 @@ class OnCpu(Body):
         )
         return handle, [from_carrier(y, dtype) for y, (_, dtype) in zip(results, shapes, strict=True)]
 
-    def exchange(self, send, receive, handle, token, values):
-        operation = self._operation("exchange", "psend", send.params, receive_site=receive.params["site"])
+    def exchange(self, send, receive, handle, token, values, is_spent):
+        # Where ranks may differ in what they come by, none is in place: all along a path or cycle wait for each other.
+        in_place = [x.size * x.dtype.itemsize >= _IN_PLACE_BYTES and is_spent(i) for i, x in enumerate(values)]
+        operation = self._operation(
+            "exchange", "psend", send.params, receive_site=receive.params["site"], in_place=in_place
+        )
         return self._exchange(operation, receive, handle, values, token)
 
     def collective(self, eqn, handle, values):
@@ -63,10 +70,12 @@ class OnCpu(Body):
             "site": site,
             "types": tuple(type_name(x.shape, x.dtype) for x in values),
         }
-        operation = self._operation("exchange", "ppermute", params, receive_site=site)
+        operation = self._operation("exchange", "ppermute", params, receive_site=site, in_place=[False] * len(values))
         return self._exchange(operation, eqn, handle, values)
 
-    def _operation(self, kind: str, name: str, params: dict[str, Any], receive_site: str = "", pair: int = -1):
+    def _operation(
+        self, kind: str, name: str, params: dict[str, Any], receive_site: str = "", pair: int = -1, in_place=()
+    ):
         destination, source = self.ranks.ends(params["axes"], params["perm"])
         return Operation(
             kind,
@@ -79,6 +88,7 @@ class OnCpu(Body):
             types=params["types"],
             destination=destination,
             source=source,
+            in_place=tuple(in_place),
         )
 
     def _exchange(self, operation, receive, handle, values, *after):

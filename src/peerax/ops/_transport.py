@@ -5,6 +5,7 @@ each communicating operation to the next, which is what keeps them in program or
 """
 
 import functools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -30,12 +31,13 @@ class Operation(NamedTuple):
     types: tuple[str, ...] = ()
     destination: tuple[int, ...] = ()
     source: tuple[int, ...] = ()
+    in_place: tuple[bool, ...] = ()  # of an exchange, by leaf: whether the result takes the memory of the operand
     group: tuple[int, ...] = ()
 
     def attributes(self) -> dict:
         """Return the attributes of the FFI call."""
         fields = self._asdict()
-        tables = {key: np.asarray(fields[key], np.int32) for key in ("destination", "source", "group")}
+        tables = {key: np.asarray(fields[key], np.int32) for key in ("destination", "source", "in_place", "group")}
         return {
             **fields,
             **tables,
@@ -82,11 +84,9 @@ order_plain_p.multiple_results = True
 order_plain_p.def_abstract_eval(lambda *avals: list(avals))
 
 
-def _lower(target: str, ctx, operands, *, side_effect: bool = True, in_place: int = 0, **attributes):
-    """Emit one FFI call; its first in_place results take the memory of the operands at the same position."""
-    rule = jax.ffi.ffi_lowering(
-        target, has_side_effect=side_effect, operand_output_aliases={i: i for i in range(in_place)}
-    )
+def _lower(target: str, ctx, operands, *, side_effect: bool = True, aliased: Iterable[int] = (), **attributes):
+    """Emit one FFI call; results at the positions aliased take the memory of the operands there."""
+    rule = jax.ffi.ffi_lowering(target, has_side_effect=side_effect, operand_output_aliases={i: i for i in aliased})
     return rule(ctx, *operands, **attributes)
 
 
@@ -97,13 +97,14 @@ def _begin_lowering(ctx, *operands, size, devices):
 
 
 def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, operation, **types):
-    in_place = len(operands) if passes_operands else 1
-    return _lower(target, ctx, operands, in_place=in_place, **operation.attributes())
+    taken = [True] * (len(operands) - 1) if passes_operands else operation.in_place
+    aliased = [0, *(i for i, is_taken in enumerate(taken, 1) if is_taken)]
+    return _lower(target, ctx, operands, aliased=aliased, **operation.attributes())
 
 
 def _order_plain_lowering(ctx, *operands):
     load()
-    return _lower("peerax_order", ctx, operands, side_effect=False, in_place=len(operands))
+    return _lower("peerax_order", ctx, operands, side_effect=False, aliased=range(len(operands)))
 
 
 def _register(primitive, rule) -> None:
@@ -111,7 +112,7 @@ def _register(primitive, rule) -> None:
 
 
 _register(begin_p, _begin_lowering)
-_register(end_p, lambda ctx, *operands: _lower("peerax_end", ctx, operands, in_place=len(operands)))
+_register(end_p, lambda ctx, *operands: _lower("peerax_end", ctx, operands, aliased=range(len(operands))))
 _register(send_p, functools.partial(_operation_lowering, "peerax_send", False))
 _register(receive_p, functools.partial(_operation_lowering, "peerax_receive", False))
 _register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange", False))
