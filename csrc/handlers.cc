@@ -120,6 +120,8 @@ ffi::ErrorOr<std::unique_ptr<OperationState>> MakeOperation(std::string_view kin
                                                             ffi::Span<const std::int32_t> group) {
   auto state = std::make_unique<OperationState>();
   Operation* operation = &state->operation;
+  static std::atomic<std::int64_t> operations{0};
+  operation->id = operations.fetch_add(1, std::memory_order_relaxed);
   operation->kind = kind == "send"       ? Kind::kSend
                     : kind == "receive"  ? Kind::kReceive
                     : kind == "exchange" ? Kind::kExchange

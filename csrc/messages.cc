@@ -26,6 +26,13 @@ constexpr std::int64_t kLongestLookOutNs = 1'000'000;
 // A sender of a pair that runs further ahead waits, or a loop would buffer without bound.
 constexpr std::size_t kEagerMessages = 8;
 
+template <typename Views>
+std::size_t SizeBytes(const Views& views) {
+  std::size_t size_bytes = 0;
+  for (const auto& view : views) size_bytes += view.size_bytes;
+  return size_bytes;
+}
+
 void Copy(void* to, const void* from, std::size_t size_bytes) {
   if (size_bytes != 0) std::memcpy(to, from, size_bytes);
 }
@@ -92,7 +99,9 @@ Channel* Session::FindChannel(const Operation& operation, std::int32_t source, s
 void Session::StartSend(Rank& rank, const Operation& operation, const std::vector<ConstView>& leaves) {
   Open(rank, operation);
   if (operation.destination[rank.index] < 0) return;
-  Channel& channel = *FindEnds(rank, operation).out;
+  Rank::Ends& ends = FindEnds(rank, operation);
+  Channel& channel = *ends.out;
+  Enter(rank, operation, ends, SizeBytes(leaves));
   for (std::size_t i = 0; i < leaves.size(); ++i) Post(rank, channel, operation, i, leaves[i]);
 }
 
@@ -102,14 +111,17 @@ void Session::StartReceive(Rank& rank, const Operation& operation, const std::ve
     for (const View& leaf : leaves) Zero(leaf);
     return;
   }
-  Channel& channel = *FindEnds(rank, operation).in;
+  Rank::Ends& ends = FindEnds(rank, operation);
+  Channel& channel = *ends.in;
+  Enter(rank, operation, ends, SizeBytes(leaves));
   for (std::size_t i = 0; i < leaves.size(); ++i) Take(rank, channel, operation, i, leaves[i]);
 }
 
 void Session::StartExchange(Rank& rank, const Operation& operation, const std::vector<ConstView>& sent,
                             const std::vector<View>& received) {
   Open(rank, operation);
-  const Rank::Ends& ends = FindEnds(rank, operation);
+  Rank::Ends& ends = FindEnds(rank, operation);
+  if (ends.out != nullptr || ends.in != nullptr) Enter(rank, operation, ends, SizeBytes(sent));
   std::vector<View> arrays;  // in place
   for (std::size_t i = 0; i < sent.size(); ++i) {
     if (operation.in_place[i]) {
@@ -157,6 +169,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
   rotation.missing = rotation.members.size();
   const auto move = std::make_shared<Move>(rotation.arrays, rotation.cycle);
   lock.unlock();
+  for (Rank* other : others) Matched(*other);
   MoveTogether(others, move);
   for (Rank* other : others) Complete(*other);
 }
@@ -167,10 +180,12 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
   ++channel.sent;
+  if (rank.span.sent == 0) rank.span.sent = channel.sent;
   if (!channel.receives.empty()) {
     const Receive receive = channel.receives.front();
     channel.receives.pop_front();
     lock.unlock();
+    Matched(*receive.rank);
     if (!TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
       Zero({receive.data, receive.size_bytes});
       Complete(*receive.rank);
@@ -230,6 +245,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
     return;
   }
   ++channel.received;
+  if (rank.span.received == 0) rank.span.received = channel.received;
   if (channel.messages.empty()) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
     MayLookOut(rank, view.size_bytes);
@@ -239,6 +255,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
   const Message message = std::move(channel.messages.front());
   channel.messages.pop_front();
   lock.unlock();
+  if (message.lender != nullptr) Matched(*message.lender);
   if (TypesAgree(*message.operation, message.leaf, message.size_bytes, operation, leaf, view.size_bytes, channel)) {
     Copy(view.data, message.data, view.size_bytes);
   } else {

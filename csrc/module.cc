@@ -1,6 +1,7 @@
 // Python bindings: handlers as capsules, settings, totals. No logic.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "handlers.h"
 #include "resume_pool.h"
 #include "settings.h"
+#include "trace.h"
 #include "watchdog.h"
 
 namespace nb = nanobind;
@@ -59,6 +61,37 @@ std::string TakeFailure() {
   return std::exchange(totals.failure, std::string());
 }
 
+// What was recorded since start_trace, as it lies in memory; runtime/_trace.py knows the layout.
+nb::dict TakeTrace() {
+  nb::dict operations;
+  for (const auto& [id, operation] : TheTrace().TakeOperations()) {
+    nb::dict entry;
+    entry["kind"] = static_cast<int>(operation.kind);
+    entry["name"] = operation.name;
+    entry["site"] = operation.site;
+    entry["tag"] = operation.tag;
+    entry["path"] = operation.path;
+    entry["destination"] = operation.destination;
+    entry["source"] = operation.source;
+    operations[nb::int_(id)] = entry;
+  }
+  nb::list runs;
+  for (const auto& run : TheTrace().TakeRuns()) {
+    nb::list ranks;
+    for (const TracedRank& rank : run->ranks) {
+      const auto* spans = reinterpret_cast<const char*>(rank.spans.data());
+      ranks.append(nb::make_tuple(rank.begin_ns, rank.end_ns, rank.waiting_ns, rank.moving_ns, rank.operations,
+                                  nb::bytes(spans, rank.spans.size() * sizeof(TracedSpan))));
+    }
+    runs.append(nb::make_tuple(run->failed, ranks));
+  }
+  nb::dict result;
+  result["operations"] = operations;
+  result["runs"] = runs;
+  result["forgotten_runs"] = TheTrace().forgotten_runs();
+  return result;
+}
+
 void SetCodeText(const std::string& code, const std::string& title, const std::string& help) {
   TheCodeTexts()[code] = {title, help};
 }
@@ -78,6 +111,9 @@ NB_MODULE(_extension, m) {
   m.def("set_rendezvous", [](bool on) { peerax::TheSettings().rendezvous = on; });
   m.def("set_buffer_limit_bytes", [](std::int64_t limit) { peerax::TheSettings().buffer_limit_bytes = limit; });
   m.def("buffered_bytes", [] { return peerax::TheSettings().buffered_bytes.load(); });
+  m.def("start_trace", [](std::size_t most_spans) { peerax::TheTrace().Start(most_spans); }, nb::arg("most_spans"));
+  m.def("stop_trace", [] { peerax::TheTrace().Stop(); });
+  m.def("take_trace", &peerax::TakeTrace, "What was recorded since start_trace.");
   m.def("resume_threads", &peerax::ResumeThreadCount);
   m.def("open_sessions", &peerax::OpenSessionCount);
 }

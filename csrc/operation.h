@@ -12,6 +12,7 @@ namespace peerax {
 enum class Kind { kSend, kReceive, kExchange, kGather };
 
 struct Operation {
+  std::int64_t id = 0;               // of all operations of the process
   Kind kind;
   std::string name;                  // as the user knows it: psend, precv, psum
   std::string site;                  // the user's line, "train.py:41"

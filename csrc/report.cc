@@ -38,6 +38,9 @@ std::string KindText(std::int64_t tag, const Operation& operation) {
   return text;
 }
 
+// Which time it is that a rank comes by a line.
+std::string Times(std::int64_t number) { return number < 2 ? "" : ", time " + std::to_string(number); }
+
 void Bound(std::vector<std::string>* lines) {
   if (lines->size() <= kLines) return;
   const std::size_t more = lines->size() - kLines + 1;
@@ -142,16 +145,25 @@ std::string Reporter::Site(const Wait& wait) const {
 }
 
 std::string Reporter::Describe(const Wait& wait) const {
-  const std::string place = wait.operation->name + " (" + Site(wait) + ")";
+  const std::int64_t number = session_.rank(wait.rank).number.load(std::memory_order_relaxed);
+  const std::string place = wait.operation->name + " (" + Site(wait) + Times(number) + ")";
   switch (wait.what) {
     case Wait::kMessage:
-      return "waits in " + (wait.operation->name == "psend" ? "precv (" + Site(wait) + ")" : place) + " for " +
+      return "waits in " +
+             (wait.operation->name == "psend" ? "precv (" + Site(wait) + Times(number) + ")" : place) + " for " +
              wait.type + " from " + Name(wait.on) + KindText(wait.tag, *wait.operation);
     case Wait::kTaken:
       return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + KindText(wait.tag, *wait.operation);
     default:
       return "waits at " + place + " for " + Name(wait.on);
   }
+}
+
+// What a rank took part in last.
+std::string Reporter::LastOf(const Rank& rank) const {
+  const Operation* last = rank.last.load(std::memory_order_relaxed);
+  if (last == nullptr) return "";
+  return ", after " + last->name + " (" + last->site + Times(rank.last_number.load(std::memory_order_relaxed)) + ")";
 }
 
 std::string Reporter::StateOf(std::int32_t rank) const {
@@ -165,7 +177,8 @@ std::string Reporter::StateOf(std::int32_t rank) const {
   if (first != nullptr) {
     return Describe(*first) + (count > 1 ? " and " + std::to_string(count - 1) + " more" : "");
   }
-  return session_.rank(rank).ended.load(std::memory_order_acquire) ? "finished" : "computes";
+  const Rank& here = session_.rank(rank);
+  return here.ended.load(std::memory_order_acquire) ? "finished" : "computes" + LastOf(here);
 }
 
 std::vector<std::string> Reporter::Grid() const {

@@ -47,6 +47,7 @@ class Reporter {
   void AddWaits(const Operation& operation, const Rotation& rotation);  // its mutex held
   std::string Site(const Wait& wait) const;
   std::string Describe(const Wait& wait) const;
+  std::string LastOf(const Rank& rank) const;
   std::string StateOf(std::int32_t rank) const;
   std::vector<std::string> Grid() const;
   std::vector<const Wait*> FindCycle() const;

@@ -25,7 +25,8 @@ std::int64_t NowNs() {
 }
 
 Session::Session(std::int32_t size, std::int32_t devices)
-    : on_device_(devices),
+    : trace_(TheTrace().NewRun(static_cast<std::size_t>(size))),
+      on_device_(devices),
       active_(size),
       may_look_out_(size <= kRanksPerCore * static_cast<std::int32_t>(std::thread::hardware_concurrency())) {
   ranks_.reserve(size);
@@ -36,18 +37,47 @@ Session::Session(std::int32_t size, std::int32_t devices)
   }
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (trace_ == nullptr) return;
+  trace_->failed = failed_.load(std::memory_order_acquire);
+  TheTrace().Take(std::move(trace_));
+}
 
 void Session::Open(Rank& rank, const Operation& operation) {
   rank.operation.store(&operation, std::memory_order_relaxed);
   rank.remaining.store(1, std::memory_order_relaxed);
   rank.look_out_ns = 0;
+  rank.takes_part = false;
+}
+
+void Session::Enter(Rank& rank, const Operation& operation, Rank::Ends& ends, std::size_t size_bytes) {
+  rank.takes_part = true;
+  rank.number.store(++ends.number, std::memory_order_relaxed);
+  if (trace_ == nullptr) return;
+  if (ends.number == 1) TheTrace().Describe(operation);
+  rank.matched_ns.store(0, std::memory_order_relaxed);
+  rank.span = {operation.id, NowNs(), 0, 0, ends.number, 0, 0, static_cast<std::int64_t>(size_bytes), 1};
+}
+
+void Session::Exit(Rank& rank) {
+  if (!rank.takes_part) return;
+  rank.takes_part = false;
+  rank.last_number.store(rank.number.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  rank.last.store(rank.operation.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (trace_ == nullptr) return;
+  rank.span.end_ns = NowNs();
+  rank.span.complete = failed_.load(std::memory_order_acquire) ? 0 : 1;
+  const std::int64_t matched_ns = rank.matched_ns.load(std::memory_order_relaxed);
+  rank.span.matched_ns = rank.span.complete == 0 ? rank.span.end_ns : std::max(matched_ns, rank.span.start_ns);
+  trace_->Add(static_cast<std::size_t>(rank.index), rank.span);
 }
 
 void Session::StartGather(Rank& rank, const Operation& operation) {
   Open(rank, operation);
   rank.may_enter = false;
-  Gathering& gathering = *FindEnds(rank, operation).gathering;
+  Rank::Ends& ends = FindEnds(rank, operation);
+  Gathering& gathering = *ends.gathering;
+  Enter(rank, operation, ends, 0);
   std::unique_lock<std::mutex> lock(gathering.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
   if (!gathering.arrived.empty()) {
@@ -71,6 +101,7 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
   rank.may_enter = true;
   for (Rank* other : others) {
     other->may_enter = true;
+    Matched(*other);
     Complete(*other);
   }
 }
@@ -84,6 +115,8 @@ bool Session::MayEnterCollective(Rank& rank) {
 void Session::StartEnd(Rank& rank) {
   std::lock_guard<std::mutex> lock(mutex_);
   rank.operation.store(nullptr, std::memory_order_relaxed);
+  rank.takes_part = false;
+  if (trace_ != nullptr) trace_->ranks[rank.index].end_ns = NowNs();
   rank.waits_for_end = !finished_;
   rank.remaining.store(rank.waits_for_end ? 2 : 1, std::memory_order_relaxed);
   rank.ended.store(true, std::memory_order_release);
@@ -106,6 +139,7 @@ bool Session::Park(Rank& rank) {
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     rank.parked_since_ns.store(0, std::memory_order_relaxed);
     rank.resume = nullptr;
+    Exit(rank);
     if (rank.ended.load(std::memory_order_relaxed)) Leave();
     return true;
   }
@@ -130,6 +164,7 @@ void Session::Resume(Rank& rank) {
     rank.longest_wait_s = waited_s;
     rank.longest_wait_site = operation->kind == Kind::kExchange ? operation->receive_site : operation->site;
   }
+  Exit(rank);
   const std::function<void()> resume = std::move(rank.resume);
   rank.resume = nullptr;
   resume();  // the session may be gone when it returns
@@ -138,6 +173,7 @@ void Session::Resume(Rank& rank) {
 // A rank that leaves without waiting for the others.
 void Session::EndRank(Rank& rank) {
   ends_with_error_.store(true, std::memory_order_release);
+  if (trace_ != nullptr) trace_->ranks[rank.index].end_ns = NowNs();
   rank.operation.store(nullptr, std::memory_order_relaxed);
   rank.ended.store(true, std::memory_order_release);
   Leave();

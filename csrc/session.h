@@ -26,10 +26,13 @@
 #include "channel.h"
 #include "operation.h"
 #include "rotation.h"
+#include "trace.h"
 
 namespace peerax {
 
 class Session;
+
+std::int64_t NowNs();
 
 // The members of one collective that have arrived.
 struct Gathering {
@@ -64,6 +67,11 @@ struct Rank {
   std::atomic<std::int64_t> parked_since_ns{0};     // 0: runs
   std::atomic<bool> ended{false};
   bool waits_for_end = false;  // guarded by Session::mutex_
+  std::atomic<std::int64_t> matched_ns{0};  // when the last of its other ends was there, if it is traced
+  // What it has taken part in last, and how often, for reports.
+  std::atomic<const Operation*> last{nullptr};
+  std::atomic<std::int64_t> last_number{0};
+  std::atomic<std::int64_t> number{0};  // how often it has come by the current operation
   bool may_enter = false;  // its gathering is complete; written before the rank is completed
 
   // Only the rank itself uses these.
@@ -73,8 +81,11 @@ struct Rank {
     Gathering* gathering = nullptr;
     Rotation* rotation = nullptr;
     std::size_t place = 0;  // in it
+    std::int64_t number = 0;  // how often the rank has come by
   };
   std::unordered_map<const Operation*, Ends> ends;
+  bool takes_part = false;  // in the current operation
+  TracedSpan span{};
   std::int64_t messages = 0;
   std::int64_t size_bytes = 0;
   double longest_wait_s = 0;
@@ -95,6 +106,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Rank& rank(std::int32_t index) { return *ranks_[index]; }
   Rank& rank_on_device(std::int32_t device) { return *on_device_[device].load(std::memory_order_acquire); }
   void PlaceRank(std::int32_t index, std::int32_t device) {
+    if (trace_ != nullptr) trace_->ranks[index].begin_ns = NowNs();
     on_device_.at(device).store(ranks_[index].get(), std::memory_order_release);
   }
 
@@ -116,11 +128,13 @@ class Session : public std::enable_shared_from_this<Session> {
   bool Finish(Rank& rank, MakeResume make_resume) {
     if (rank.remaining.load(std::memory_order_acquire) == 1) {
       rank.remaining.store(0, std::memory_order_relaxed);
+      Exit(rank);
       if (rank.ended.load(std::memory_order_relaxed)) Leave();
       return true;
     }
     if (rank.look_out_ns != 0 && LookOut(rank)) {
       rank.remaining.store(0, std::memory_order_relaxed);
+      Exit(rank);
       return true;
     }
     rank.resume = make_resume();
@@ -145,6 +159,12 @@ class Session : public std::enable_shared_from_this<Session> {
   friend class Reporter;
 
   void Open(Rank& rank, const Operation& operation);
+  // The rank takes part in the operation that is open; size_bytes are those of its messages in one direction.
+  void Enter(Rank& rank, const Operation& operation, Rank::Ends& ends, std::size_t size_bytes);
+  void Exit(Rank& rank);
+  void Matched(Rank& rank) {
+    if (trace_ != nullptr) rank.matched_ns.store(NowNs(), std::memory_order_relaxed);
+  }
   Rank::Ends& FindEnds(Rank& rank, const Operation& operation);
   Channel* FindChannel(const Operation& operation, std::int32_t source, std::int32_t destination);
   void Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view);
@@ -169,6 +189,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void ReleaseEnds();                // mutex_ held
   void AddTotals();
 
+  std::unique_ptr<TracedRun> trace_;  // nullptr: nobody wants to know
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::atomic<Rank*>> on_device_;
   std::atomic<std::int32_t> active_;
@@ -187,7 +208,5 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<std::vector<std::int32_t>, const Operation*> permutes_;             // by destinations
   std::map<std::pair<const Operation*, std::int32_t>, std::unique_ptr<Rotation>> rotations_;  // by first member
 };
-
-std::int64_t NowNs();
 
 }  // namespace peerax

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from peerax.install import install
     from peerax.ops import create_token, order, precv, psend
     from peerax.patterns import permute_shards, shift
+    from peerax.runtime import trace
     from peerax.targets import compile_for
     from peerax.timeline import Timeline
     from peerax.verifier import Cost, Program, Report, simulate
@@ -36,6 +37,7 @@ __all__ = [
     "program",
     "psend",
     "shift",
+    "trace",
     "simulate",
 ]
 
@@ -50,6 +52,7 @@ _HOMES = {
     "precv": "peerax.ops",
     "psend": "peerax.ops",
     "permute_shards": "peerax.patterns",
+    "trace": "peerax.runtime",
     "shift": "peerax.patterns",
     "compile_for": "peerax.targets",
     "Timeline": "peerax.timeline",

@@ -1,0 +1,181 @@
+"""The timeline of what ranks really did, recorded by the transport while it is asked for."""
+
+import contextlib
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from peerax.diagnostics import Location
+from peerax.runtime._exclusive import ExclusiveRun
+from peerax.runtime._loading import extension
+from peerax.runtime._settings import read_settings
+from peerax.timeline import Message, RankTime, Span, Timeline
+
+_SPAN = struct.Struct("9q")
+_KINDS = ("send", "recv", "exchange", "collective")
+_END_S = 1.0
+
+
+class Trace:
+    """What a `trace()` records.
+
+    Args:
+        timeline: of all programs with operations of peerax that ran inside, when it has ended; None before.
+    """
+
+    def __init__(self) -> None:
+        self.timeline: Timeline | None = None
+
+
+@contextlib.contextmanager
+def trace(*, most_spans: int = 1_000_000) -> Iterator[Trace]:
+    """Record what each rank does, in all programs with operations of peerax that run inside on this process's CPU.
+
+    Work that is still under way at its end is waited for. One trace may be open at a time.
+
+    Args:
+      most_spans: how many operations are kept, of all ranks together; of more than that the last ones of each run, and
+        the last runs. One takes 72 bytes. What is not kept is still counted in the time of its rank.
+
+    Returns:
+      A context manager. What it gives has the Timeline in its attribute `timeline`, from its end on. Times count from
+      when the first rank began.
+
+    Raises:
+      RuntimeError: another trace is open.
+      ValueError: most_spans is below 1.
+
+    Transformations: jit no · vmap no · grad no · scan no
+
+    Example:
+      >>> with peerax.trace() as trace:
+      ...     step(x).block_until_ready()
+      >>> print(trace.timeline)
+    """
+    if most_spans < 1:
+        raise ValueError(f"most_spans is 1 or more, not {most_spans}")
+    module = extension()
+    recorded = Trace()
+    _open(module, most_spans)
+    try:
+        yield recorded
+    finally:
+        with ExclusiveRun.enter():
+            _wait_for_ends(module)
+            _close(module)
+            recorded.timeline = to_timeline(module.take_trace(), read_settings().rendezvous)
+
+
+_is_open = False
+
+
+def _open(module: Any, most_spans: int) -> None:
+    global _is_open
+    if _is_open:
+        raise RuntimeError("a peerax.trace() is open already; put what is to be recorded inside of one of them")
+    _is_open = True
+    module.start_trace(most_spans)
+
+
+def _close(module: Any) -> None:
+    global _is_open
+    _is_open = False
+    module.stop_trace()
+
+
+def _wait_for_ends(module: Any) -> None:
+    """A run hands over what it has recorded when its last thread has left it, shortly after its results are there."""
+    until_s = time.monotonic() + _END_S
+    while module.open_sessions() and time.monotonic() < until_s:
+        time.sleep(0.001)
+
+
+def to_timeline(recorded: dict[str, Any], rendezvous: bool) -> Timeline:
+    """Return the timeline of what the transport has recorded."""
+    operations, runs = recorded["operations"], recorded["runs"]
+    begin_ns = min((rank[0] for _, ranks in runs for rank in ranks if rank[0]), default=0)
+    size = max((len(ranks) for _, ranks in runs), default=0)
+    spans: list[list[Span]] = [[] for _ in range(size)]
+    ends: dict[tuple, dict[str, tuple[Span, int]]] = {}
+    stuck: set[int] = set()
+    times = [[0, 0, 0, 0, 0] for _ in range(size)]  # end, inside, waiting, moving, operations
+    for number, (_, ranks) in enumerate(runs):
+        for rank, (rank_begin, rank_end, waiting, moving, count, data) in enumerate(ranks):
+            total = times[rank]
+            total[0] = max(total[0], rank_end - begin_ns)
+            for i, more in enumerate((rank_end - rank_begin, waiting, moving, count), 1):
+                total[i] += more
+            for fields in sorted(_SPAN.iter_unpack(data), key=lambda fields: fields[1]):
+                span = _span(rank, operations[fields[0]], fields, begin_ns)
+                spans[rank].append(span)
+                _note_ends(ends, number, span, operations[fields[0]], fields)
+                if not span.complete:
+                    stuck.add(rank)
+    return Timeline(
+        tuple(
+            RankTime(end / 1e9, max(inside - waiting - moving, 0) / 1e9, waiting / 1e9, moving / 1e9, count)
+            for end, inside, waiting, moving, count in times
+        ),
+        tuple(span for mine in spans for span in mine),
+        _messages(ends),
+        tuple(sorted(stuck)),
+        "measured",
+        "rendezvous" if rendezvous else "buffered",
+    )
+
+
+def _span(rank: int, operation: dict[str, Any], fields: tuple[int, ...], begin_ns: int) -> Span:
+    _, start, matched, end, number, _, _, size_bytes, complete = fields
+    return Span(
+        rank,
+        _KINDS[operation["kind"]],
+        operation["name"],
+        (start - begin_ns) / 1e9,
+        (matched - begin_ns) / 1e9,
+        (end - begin_ns) / 1e9,
+        _location(operation["site"]),
+        _channels(rank, operation),
+        size_bytes,
+        ((number - 1, number),) if number > 1 else (),
+        operation["path"],
+        bool(complete),
+    )
+
+
+def _location(site: str) -> Location | None:
+    file, _, line = site.rpartition(":")
+    return (file, int(line)) if file and file != "<unknown>" else None
+
+
+def _channels(rank: int, operation: dict[str, Any]) -> tuple[tuple[int, int, int], ...]:
+    to = operation["destination"][rank] if operation["destination"] else -1
+    origin = operation["source"][rank] if operation["source"] else -1
+    channels = [(rank, to, operation["tag"])] if to >= 0 and _KINDS[operation["kind"]] != "recv" else []
+    if origin >= 0 and _KINDS[operation["kind"]] != "send":
+        channels.append((origin, rank, operation["tag"]))
+    return tuple(channels)
+
+
+def _note_ends(ends: dict, run: int, span: Span, operation: dict[str, Any], fields: tuple[int, ...]) -> None:
+    """Note both ends of each message under what they have in common."""
+    identity, number, sent, received = fields[0], fields[4], fields[5], fields[6]
+    for channel in span.channels:
+        role = "sent" if channel[0] == span.rank and span.kind != "recv" else "received"
+        roles = ("sent", "received") if channel[0] == channel[1] and span.kind == "exchange" else (role,)
+        for role in roles:
+            if span.kind == "exchange":
+                key = (run, identity, number, channel)
+            else:
+                key = (run, operation["path"], sent if role == "sent" else received, channel)
+            ends.setdefault(key, {})[role] = (span, span.size_bytes)
+
+
+def _messages(ends: dict) -> tuple[Message, ...]:
+    found = []
+    for key, roles in ends.items():
+        if len(roles) < 2 or not all(span.complete for span, _ in roles.values()):
+            continue
+        (sent, size_bytes), (received, _) = roles["sent"], roles["received"]
+        found.append(Message(*key[-1], sent.start_s, max(received.end_s, sent.start_s), size_bytes))
+    return tuple(sorted(found, key=lambda message: message.posted_s))

@@ -1,0 +1,208 @@
+"""What a trace records, against what the program says that it does. Each program here may hang."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import peerax
+from peerax import runtime
+from tests.ops.ranks import chain, on_ranks, pair, ring
+
+pytestmark = pytest.mark.usefixtures("wait_limit")
+STEPS = 5
+
+
+def recorded(program, *args, times=1, **options):
+    with peerax.trace(**options) as trace:
+        assert trace.timeline is None
+        for _ in range(times):
+            jax.block_until_ready(program(*args))
+    assert trace.timeline.origin == "measured"
+    return trace.timeline
+
+
+def pairs_of(messages):
+    return sorted((message.source, message.destination) for message in messages)
+
+
+def spans_of(timeline, name, rank=None):
+    return [span for span in timeline.spans if span.name == name and rank in (None, span.rank)]
+
+
+def scan(exchange, perm):
+    def body(x):
+        return lax.scan(lambda c, _: (exchange(c, "x", perm), None), x, None, length=STEPS)[0]
+
+    return body
+
+
+def separate(x, axis_name, perm):
+    peerax.psend(x, axis_name, perm)
+    return peerax.precv(peerax.create_token(), x, axis_name, perm)
+
+
+@pytest.mark.parametrize("size", [3, 4, 8])
+class TestMessages:
+    def test_pairs_on_a_ring(self, size):
+        timeline = recorded(on_ranks(scan(pair, ring(size)), size), jnp.arange(2.0 * size))
+        assert pairs_of(timeline.messages) == sorted(ring(size) * STEPS)
+        assert {span.kind for span in timeline.spans} == {"exchange"}
+        assert len(timeline.spans) == size * STEPS and timeline.left_out == 0
+        assert {span.size_bytes for span in timeline.spans} == {8}
+        for rank in range(size):
+            assert all(
+                span.channels == ((rank, (rank + 1) % size, 0), ((rank - 1) % size, rank, 0))
+                for span in spans_of(timeline, "psend", rank)
+            )
+
+    def test_separate_operations_on_a_chain(self, size):
+        timeline = recorded(on_ranks(scan(separate, chain(size)), size), jnp.arange(2.0 * size))
+        assert pairs_of(timeline.messages) == sorted(chain(size) * STEPS)
+        # Ranks that have no part in an operation have no span of it.
+        assert [len(spans_of(timeline, "psend", rank)) for rank in range(size)] == [STEPS] * (size - 1) + [0]
+        assert [len(spans_of(timeline, "precv", rank)) for rank in range(size)] == [0] + [STEPS] * (size - 1)
+
+    def test_several_on_one_channel_meet_in_their_order(self, size):
+        def body(x):
+            for i in range(3):
+                peerax.psend(x[: i + 1], "x", chain(size))
+            parts = [peerax.precv(peerax.create_token(), x[: i + 1], "x", chain(size)) for i in range(3)]
+            return jnp.concatenate(parts)
+
+        timeline = recorded(on_ranks(body, size), jnp.arange(4.0 * size))
+        on_first = [message for message in timeline.messages if message.source == 0]
+        assert [message.size_bytes for message in on_first] == [4, 8, 12]
+
+    def test_large_arrays_in_place(self, size):
+        def body(x):
+            return scan(pair, ring(size))(jnp.tile(x, 2**18))[:2]
+
+        timeline = recorded(on_ranks(body, size), jnp.arange(2.0 * size))
+        assert pairs_of(timeline.messages) == sorted(ring(size) * STEPS)
+        assert {message.size_bytes for message in timeline.messages} == {2**21}
+
+    def test_collectives(self, size):
+        def body(x):
+            return pair(x, "x", ring(size)) + lax.psum(x, "x")
+
+        timeline = recorded(on_ranks(body, size), jnp.arange(2.0 * size))
+        assert {span.kind for span in spans_of(timeline, "psum")} == {"collective"}
+        assert len(spans_of(timeline, "psum")) == size and pairs_of(timeline.messages) == sorted(ring(size))
+
+
+class TestTimes:
+    def test_order(self):
+        timeline = recorded(on_ranks(scan(separate, chain(4))), jnp.arange(8.0), times=2)
+        for rank in range(4):
+            mine = [span for span in timeline.spans if span.rank == rank]
+            for span in mine:
+                assert 0 <= span.start_s <= span.matched_s <= span.end_s <= timeline.makespan_s
+            assert all(a.end_s <= b.start_s for a, b in zip(mine, mine[1:], strict=False))
+        for message in timeline.messages:
+            assert message.posted_s <= message.received_s
+
+    def test_the_time_of_a_rank_is_that_of_its_spans(self):
+        timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
+        for rank, total in enumerate(timeline.ranks):
+            mine = [span for span in timeline.spans if span.rank == rank]
+            assert total.operations == len(mine)
+            np.testing.assert_allclose(total.waiting_s, sum(s.matched_s - s.start_s for s in mine), atol=1e-9)
+            np.testing.assert_allclose(total.moving_s, sum(s.end_s - s.matched_s for s in mine), atol=1e-9)
+            assert 0 <= total.busy_s <= total.end_s
+
+    def test_who_waits_for_a_late_rank(self):
+        def late(x):
+            time.sleep(0.3)
+            return x
+
+        def body(x):
+            def sleeps(x):
+                return jax.pure_callback(late, x, x)
+            x = lax.cond(lax.axis_index("x") == 0, sleeps, lambda x: x, x)
+            return pair(x, "x", chain(4))
+
+        timeline = recorded(on_ranks(body, check_vma=False), jnp.arange(8.0))
+        assert timeline.ranks[1].waiting_s > 0.25
+        assert timeline.ranks[0].waiting_s < 0.1 < timeline.ranks[0].busy_s
+        assert timeline.ranks[3].waiting_s < 0.25
+
+    def test_loops_count(self):
+        timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
+        numbers = [span.iterations for span in spans_of(timeline, "psend", 2)]
+        assert [iterations[-1][0] for iterations in numbers[1:]] == [1, 2, 3, 4]
+
+
+class TestBounds:
+    def test_the_last_spans_of_a_run_are_kept(self):
+        timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0), most_spans=8)
+        assert len(timeline.spans) == 8 and timeline.left_out == 4 * STEPS - 8
+        assert [span.iterations[-1][0] for span in spans_of(timeline, "psend", 0)] == [STEPS - 2, STEPS - 1]
+        assert pairs_of(timeline.messages) == sorted(ring(4) * 2)
+
+    def test_the_last_runs_are_kept(self):
+        timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0), times=5, most_spans=4 * STEPS)
+        assert len(timeline.spans) == 4 * STEPS
+
+    def test_nothing_ran(self):
+        timeline = recorded(lambda: None)
+        assert (timeline.size, timeline.makespan_s) == (0, 0)
+        assert str(timeline) and timeline.to_html()
+
+    def test_nothing_is_recorded_outside(self):
+        program = on_ranks(scan(pair, ring(4)))
+        program(jnp.arange(8.0)).block_until_ready()
+        timeline = recorded(program, jnp.arange(8.0))
+        program(jnp.arange(8.0)).block_until_ready()
+        assert len(timeline.spans) == 4 * STEPS
+        assert recorded(lambda: None).spans == ()
+
+    def test_one_at_a_time(self):
+        with peerax.trace(), pytest.raises(RuntimeError, match="open already"), peerax.trace():
+            pass
+        recorded(lambda: None)
+
+    def test_most_spans_is_checked(self):
+        with pytest.raises(ValueError, match="1 or more"), peerax.trace(most_spans=0):
+            pass
+
+    def test_what_is_under_way_at_the_end_is_waited_for(self):
+        program = on_ranks(scan(pair, ring(4)))
+        with peerax.trace() as trace:
+            for _ in range(10):
+                program(jnp.arange(8.0))
+        assert len(trace.timeline.spans) == 10 * 4 * STEPS
+        assert runtime.extension().open_sessions() == 0
+
+
+class TestFailedRuns:
+    def test_the_stuck_ranks(self):
+        def body(x):
+            y = pair(x, "x", ring(4))
+            peerax.psend(y, "x", [(0, 1)])
+            return peerax.precv(peerax.create_token(), y, "x", [(0, 1), (2, 3)])
+
+        program = on_ranks(body)
+        with peerax.trace() as trace, pytest.raises(jax.errors.JaxRuntimeError, match="PX202"):
+            jax.block_until_ready(program(jnp.arange(8.0)))
+        timeline = trace.timeline
+        (stuck,) = [span for span in timeline.spans if not span.complete]
+        assert (stuck.rank, stuck.name) == (3, "precv") and timeline.stuck == (3,)
+        assert pairs_of(timeline.messages) == sorted([*ring(4), (0, 1)])
+
+    def test_the_error_of_the_program_is_the_one_that_is_seen(self):
+        with pytest.raises(ZeroDivisionError), peerax.trace() as trace:
+            1 / 0  # noqa: B018
+        assert trace.timeline is not None
+
+
+def test_a_timeline_can_be_written_and_compared():
+    timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
+    again = peerax.Timeline.from_json(timeline.to_json())
+    assert again == timeline
+    program = peerax.program(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
+    simulated = peerax.simulate(program, cost=peerax.Cost.measured(timeline))
+    assert len(simulated.spans) == len(timeline.spans)
