@@ -115,5 +115,6 @@ NB_MODULE(_extension, m) {
   m.def("stop_trace", [] { peerax::TheTrace().Stop(); });
   m.def("take_trace", &peerax::TakeTrace, "What was recorded since start_trace.");
   m.def("resume_threads", &peerax::ResumeThreadCount);
+  m.def("describe_sessions", &peerax::DescribeSessions, "What the ranks of all runs are doing now, a line each.");
   m.def("open_sessions", &peerax::OpenSessionCount);
 }

@@ -25,6 +25,7 @@ class Reporter {
   Failure Stuck() const;                    // nobody runs, and not everybody has ended
   bool Leftover(Failure* failure) const;    // everybody has ended; are there messages that nobody took?
   Failure TimedOut(const Rank& rank, double limit_s) const;
+  std::vector<std::string> Grid() const;  // what each rank is doing, alike ones folded
 
  private:
   struct Wait {
@@ -49,7 +50,6 @@ class Reporter {
   std::string Describe(const Wait& wait) const;
   std::string LastOf(const Rank& rank) const;
   std::string StateOf(std::int32_t rank) const;
-  std::vector<std::string> Grid() const;
   std::vector<const Wait*> FindCycle() const;
   Failure OnEnded(const std::vector<const Wait*>& causes) const;
   std::vector<std::string> DescribeUnreceived() const;

@@ -227,6 +227,11 @@ void Session::Interrupt() {
   if (!failed_.load(std::memory_order_relaxed) && !finished_) FailLocked({"", "interrupted"});
 }
 
+std::vector<std::string> Session::Describe() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Reporter(*this).Grid();
+}
+
 void Session::Abandon() {
   for (const auto& rank : ranks_) rank->keep = nullptr;
 }

@@ -149,6 +149,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Lets all ranks go on to their ends, for a run whose caller no longer wants it.
   void Interrupt();
+  // What each rank is doing now, for people.
+  std::vector<std::string> Describe();
   // For a run that is over: ranks that XLA ended by an error have never left.
   void Abandon();
 

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,6 +124,23 @@ void AbandonSessions() {
   for (auto& [key, open] : registry.joining) sessions.push_back(std::move(open.session));
   registry.joining.clear();
   for (const auto& session : sessions) session->Abandon();
+}
+
+std::vector<std::string> DescribeSessions() {
+  Registry& registry = TheRegistry();
+  std::vector<std::shared_ptr<Session>> sessions;  // destroyed after the lock is released
+  std::vector<std::string> lines;
+  {
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    for (const auto& weak : registry.watched) {
+      if (auto session = weak.lock()) sessions.push_back(std::move(session));
+    }
+  }
+  for (const auto& session : sessions) {
+    const std::vector<std::string> more = session->Describe();
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
+  return lines;
 }
 
 int OpenSessionCount() {

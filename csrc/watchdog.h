@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "session.h"
 
@@ -18,6 +20,9 @@ void InterruptSessions(bool on);
 
 // When no run is in progress: forgets sessions that some rank never left, since XLA ended it by an error.
 void AbandonSessions();
+
+// What the ranks of all runs are doing, a line each.
+std::vector<std::string> DescribeSessions();
 
 int OpenSessionCount();
 

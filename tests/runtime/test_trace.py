@@ -122,6 +122,7 @@ class TestTimes:
         def body(x):
             def sleeps(x):
                 return jax.pure_callback(late, x, x)
+
             x = lax.cond(lax.axis_index("x") == 0, sleeps, lambda x: x, x)
             return pair(x, "x", chain(4))
 

@@ -3,9 +3,12 @@
 import argparse
 import atexit
 import sys
+from contextlib import nullcontext
 
 from peerax.cli._environment import CannotStart
 from peerax.cli._errors import Failures, end_by_interrupt, say, show
+from peerax.cli._progress import progress
+from peerax.cli._recording import recording
 from peerax.cli._start import WHOSE_WORDS, add_options, cannot_start, prepare, run_program
 from peerax.cli._summary import print_summary
 from peerax.cli._verdicts import Semantics, long_work, semantics, shown
@@ -44,7 +47,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--check", action="store_true", help="check each program before it runs, and refuse one that is unsafe"
     )
-    parser.add_argument("--quiet", action="store_true", help="do not print the line at the end")
+    parser.add_argument(
+        "--trace", metavar="FILE", help="record what each rank does, and write it to FILE, for peerax trace"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing besides: no line at the end, no progress")
     parser.set_defaults(run=run)
 
 
@@ -81,8 +87,9 @@ def _refuse_what_is_unsafe(semantics: Semantics) -> None:
 def _run_program(namespace: argparse.Namespace) -> int:
     failures = Failures("run")
     try:
-        exit_code = _exit_code(namespace)
-        work_failed = bool(failures.await_work())
+        with recording(namespace.trace), nullcontext() if namespace.quiet else progress():
+            exit_code = _exit_code(namespace)
+            work_failed = bool(failures.await_work())
         return exit_code or int(work_failed)
     except KeyboardInterrupt as interrupt:
         end_by_interrupt(interrupt)  # what is under way may never end, so nobody waits for it

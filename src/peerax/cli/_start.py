@@ -16,7 +16,7 @@ from peerax.runtime import read_settings
 
 _TAKE_A_VALUE = ("--devices", "--timeout", "--send")
 _TAKE_NONE: dict[str, tuple[str, ...]] = {"run": ("--quiet", "--check"), "check": ("--json",)}
-_TAKE_A_VALUE_TOO: dict[str, tuple[str, ...]] = {"run": (), "check": ("--target",)}
+_TAKE_A_VALUE_TOO: dict[str, tuple[str, ...]] = {"run": ("--trace",), "check": ("--target",)}
 
 WHOSE_WORDS = """\
 The options may stand before the script or directly behind it. From the first word behind the script that

@@ -1,0 +1,65 @@
+"""`peerax run` shows what its ranks do: on a terminal while they do it, and in a file afterwards."""
+
+import os
+import pty
+import sys
+
+import pytest
+
+from peerax import Timeline
+from tests.cli.programs import PRELUDE
+
+
+class TestTrace:
+    def test_file_has_the_timeline(self, run_program, tmp_path):
+        done = run_program(
+            PRELUDE + "jax.block_until_ready(jax.jit(on_ranks(shift))(x))\n", "--devices", "4", "--trace", "t.json"
+        )
+        assert done.returncode == 0, done.stderr
+        assert "peerax trace t.json shows them" in done.stderr
+        timeline = Timeline.from_json((tmp_path / "t.json").read_text())
+        assert timeline.origin == "measured" and timeline.size == 4 and timeline.messages
+
+    def test_what_a_failed_run_did(self, run_program, tmp_path):
+        text = (
+            PRELUDE
+            + "jax.block_until_ready(jax.jit(on_ranks(lambda x: lax.precv(lax.create_token(), x, 'x', RIGHT)))(x))\n"
+        )
+        done = run_program(text, "--devices", "4", "--trace=t.json")
+        assert done.returncode == 1 and "PX202" in done.stderr
+        assert Timeline.from_json((tmp_path / "t.json").read_text()).stuck
+
+    def test_file_that_cannot_be_written(self, run_program):
+        done = run_program("print('ran')", "--trace", "missing/t.json")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "peerax run: cannot write the trace to 'missing/t.json': No such file or directory" in done.stderr
+
+
+LATE = """
+import time
+print("start")
+late = lambda x: (time.sleep(8), x)[1]
+def body(x):
+    x = lax.cond(lax.axis_index("x") == 0, lambda x: jax.pure_callback(late, x, x), lambda x: x, x)
+    return lax.precv(lax.psend(x, "x", [(0, 1)]), x, "x", [(0, 1)])
+jax.block_until_ready(jax.jit(on_ranks(body))(x))
+print("end")
+"""
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_on_a_terminal(tmp_path, quiet):
+    (tmp_path / "program.py").write_text(PRELUDE + LATE)
+    shown = []
+
+    def read(descriptor):
+        shown.append(os.read(descriptor, 4096))
+        return shown[-1]
+
+    words = ["-m", "peerax", "run", "--devices", "4", *(["--quiet"] if quiet else []), str(tmp_path / "program.py")]
+    assert os.waitstatus_to_exitcode(pty.spawn([sys.executable, *words], read)) == 0
+    text = b"".join(shown).decode()
+    assert ("no output for 5 s; the ranks:" in text) != quiet
+    assert ("rank 1: waits in precv" in text) != quiet
+    # What was shown is gone when the script goes on.
+    assert text.index("start") < text.rindex("end") and "the ranks:" not in text[text.rindex("end") :]
