@@ -1,5 +1,6 @@
 """What a branch or a loop depends on: found wherever it comes from, and computed where it can be."""
 
+import functools
 import math
 
 import jax
@@ -94,3 +95,76 @@ def test_two_meshes_whose_axes_have_equal_names():
 
     report = peerax.check(program, X)
     assert [found.code for found in report.diagnostics] == ["PX209"]
+
+
+def test_a_value_from_a_reference():
+    def body(x):
+        cell = jax.new_ref(jnp.int32(0))
+        before = cell[...]
+        cell[...] = lax.axis_index("x")
+        x = lax.cond(before == 1, total, same, x)
+        return lax.cond(cell[...] == 1, total, same, x)
+
+    assert codes(body) == ["PX211"] * 2
+
+
+def test_a_number_that_each_device_draws():
+    def body(x):
+        return lax.cond(lax.rng_uniform(0.0, 1.0, ()) > 0.5, total, same, x)
+
+    assert codes(body) == ["PX211"]
+
+
+def test_a_number_of_less_precision_is_another_one():
+    def body(x):
+        there = lax.reduce_precision(1.001 + lax.axis_index("x").astype(jnp.float32), 8, 3) == 2.0
+        return lax.cond(there, total, same, x)
+
+    assert codes(body) == ["PX209"]
+
+
+def test_a_sum_that_nobody_uses():
+    def body(x):
+        lax.cond(lax.axis_index("x") == 0, total, same, x)
+        return x
+
+    # jit removes it, unless it is told to keep what is not used.
+    assert peerax.check(on_ranks(body), X).ok
+    assert peerax.check(jax.jit(on_ranks(body)), X).ok
+    assert [found.code for found in peerax.check(jax.jit(on_ranks(body), keep_unused=True), X).diagnostics] == ["PX209"]
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+def test_the_gradient_of_a_scan_around_a_shard_map(uniform):
+    def body(x):
+        number = x.sum()
+        return lax.cond((lax.psum(number, "x") if uniform else number) > 0, lambda x: x * total(x), same, x)
+
+    def loss(x):
+        return lax.scan(lambda x, _: (on_ranks(body)(x), None), x, length=3)[0].sum()
+
+    found = [found.code for found in peerax.check(jax.grad(loss), X).diagnostics]
+    assert found == ([] if uniform else ["PX210"] * len(found)) and bool(found) != uniform
+
+
+def test_what_one_shard_map_gives_to_another():
+    def index(x):
+        return jnp.full((4, 4), lax.axis_index("x"))
+
+    def program(split, change, x):
+        first = jax.shard_map(index, mesh=line(4), in_specs=P("x"), out_specs=P("x"))
+        second = jax.shard_map(
+            lambda k, x: lax.cond(k[0, 0] == 0, total, same, x),
+            mesh=line(4),
+            in_specs=(split, P("x")),
+            out_specs=P("x"),
+        )
+        return second(change(first(x)), x)
+
+    def codes(split, change=same):
+        report = peerax.check(functools.partial(program, split, change), X)
+        return [found.code for found in report.diagnostics]
+
+    assert codes(P("x")) == ["PX209"]  # each rank has what it gave: rank 0 alone takes the branch
+    assert codes(P(None, "x")) == ["PX210"]
+    assert codes(P("x"), lambda k: jnp.roll(k, 4, 0)) == ["PX210"]

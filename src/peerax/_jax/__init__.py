@@ -22,6 +22,7 @@ from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotange
 from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
 from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
+    as_lowered,
     equation_context,
     equation_site,
     has_effects,
@@ -33,13 +34,13 @@ from peerax._jax._jaxprs import (
     rebind,
     scan_counts,
     stacked,
-    without_dead_code,
 )
 from peerax._jax._unentered import enter_if
 
 __all__ = [
     "AlwaysDifferentiated",
     "Primitive",
+    "as_lowered",
     "compile_eager_shard_map_if",
     "enter_if",
     "equation_context",
@@ -59,7 +60,6 @@ __all__ = [
     "rebind",
     "scan_counts",
     "stacked",
-    "without_dead_code",
 ]
 
 # Errors and equations point at the user's line, not at ours.

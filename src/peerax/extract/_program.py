@@ -1,5 +1,6 @@
 """program and check: from a function to what each rank will do, and to the verdict on it."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -77,14 +78,14 @@ def check(
     return Report(report.verdict, report.diagnostics, semantics, report.size, assumptions)
 
 
-def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
     jitted = fn if hasattr(fn, "trace") else jax.jit(fn)
-    return jitted.trace(*args, **kwargs).jaxpr
+    return _jax.as_lowered(jitted.trace(*args, **kwargs))
 
 
-def _extract(jaxpr: Any, pairs: bool) -> tuple[Program, tuple[str, ...]]:
+def _extract(traced: tuple[Any, Sequence[Any]], pairs: bool) -> tuple[Program, tuple[str, ...]]:
     walk = Walk(pairs=pairs)
-    jaxpr, consts = _jax.without_dead_code(jaxpr)
+    jaxpr, consts = traced
     operands = [Value(walk.numbers.new()) for _ in jaxpr.invars]
     steps, _ = walk.run(jaxpr, consts, operands, Scope())
     return project(steps, walk.ranks), tuple(walk.assumptions)

@@ -143,9 +143,12 @@ class Walk:
             return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
         if (jaxpr := ops.call_of(eqn)) is not None:
             return self.run(*_jax.open_jaxpr(jaxpr), values, scope)[1]
+        if _jax.has_effects(eqn):  # it reads and writes what no equation shows
+            axes, doubtful = joined(values)
+            return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
         indexed = self.communication.indexed_within(eqn)
         here = (scope.ranks, indexed) if indexed else ()
-        return self.numbers.results(eqn, values, here, not _jax.has_effects(eqn))
+        return self.numbers.results(eqn, values, here)
 
     # Messages and collectives.
 
