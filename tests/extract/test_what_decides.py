@@ -147,6 +147,32 @@ def test_the_gradient_of_a_scan_around_a_shard_map(uniform):
     assert found == ([] if uniform else ["PX210"] * len(found)) and bool(found) != uniform
 
 
+def test_the_gradient_of_a_table_in_a_checkpoint():
+    """The loop that computes again what was not kept has a table and data, and does not communicate."""
+    table = [[0, 1], [0, 1], [1, 1], [1, 0]]
+
+    def body(x):
+        @jax.checkpoint
+        def region(x):
+            def tick(x, chosen):
+                return lax.switch(chosen, [same, along], x), None
+
+            return lax.scan(tick, x, jnp.asarray(table)[lax.axis_index("x")])[0]
+
+        return region(x)
+
+    def along(x):
+        peerax.psend(x, "x", [(0, 1), (2, 3)])
+        return x * peerax.precv(peerax.create_token(), x, "x", [(0, 1), (2, 3)])
+
+    def loss(x):
+        return on_ranks(body, check_vma=False)(x).sum()
+
+    assert [found.code for found in peerax.check(loss, X).diagnostics] == ["PX201"]
+    table[3] = [1, 1]
+    assert peerax.check(jax.grad(loss), X).ok
+
+
 def test_what_one_shard_map_gives_to_another():
     def index(x):
         return jnp.full((4, 4), lax.axis_index("x"))

@@ -146,6 +146,9 @@ class Walk:
         if _jax.has_effects(eqn):  # it reads and writes what no equation shows
             axes, doubtful = joined(values)
             return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
+        known = [value.expression is not None for value in values]
+        if name == "scan" and any(known) and not all(known):
+            return _loops.scan(self, eqn, values, scope, [])
         indexed = self.communication.indexed_within(eqn)
         here = (scope.ranks, indexed) if indexed else ()
         return self.numbers.results(eqn, values, here)
