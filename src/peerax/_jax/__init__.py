@@ -1,8 +1,9 @@
 """The only package that touches JAX's private modules or depends on its version."""
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -67,12 +68,20 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 source_info_util.register_exclusion(_OURS)
 traceback_util.register_exclusion(_OURS)
 
-eval_context = core.eval_context
 ShapedArray = core.ShapedArray
 Literal = core.Literal
 shard_map_p = _shard_map.shard_map_p
 
 PACKAGE_DIRECTORIES = tuple(os.path.dirname(module.__file__) + os.sep for module in (jax, jaxlib))
+
+
+@contextlib.contextmanager
+def by_itself() -> Iterator[None]:
+    """Compute here and now, whatever is being traced and whatever mesh is set, on the CPU."""
+    no_mesh = jax.sharding.AbstractMesh((), ())
+    cpu = jax.local_devices(backend="cpu")[0]
+    with core.eval_context(), jax.sharding.use_abstract_mesh(no_mesh), jax.default_device(cpu):
+        yield
 
 
 class Communication(effects.Effect):
