@@ -37,6 +37,11 @@ def as_many_sends_in_one_loop_as_receives_in_another():
     return on_line(body)
 
 
+@expect()
+def a_branch_on_the_counter_of_a_loop_whose_bound_the_rank_has():
+    return on_line(lambda x: lax.fori_loop(0, rank() + 1, lambda i, x: lax.cond(i == 0, total, same, x), x))
+
+
 def counting(test):
     def body(x):
         return lax.while_loop(test, lambda carry: (carry[0] + 2, along(carry[1])), (0, x))[1]

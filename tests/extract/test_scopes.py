@@ -127,6 +127,30 @@ def a_value_that_differs_along_one_of_the_axes():
     return differs_along_a(("a", "b"))
 
 
+@expect("PX210")
+def how_often_a_loop_ran_that_differs_along_the_other_axis():
+    """The loop communicates along b only, but ranks with another index along a have counted further."""
+
+    def body(x):
+        def step(carry):
+            return carry[0] + 1, total(carry[1], "b") + 1
+
+        times, x = lax.while_loop(lambda carry: lax.psum(carry[1].sum(), "b") < 9, step, (0, x))
+        return lax.cond(times > 3, lambda x: total(x, "a"), same, x)
+
+    return on_square(body)
+
+
+@expect("PX210")
+def which_branch_was_taken_that_differs_along_the_other_axis():
+    def body(x):
+        there = lax.psum(x.sum(), "b") > 0
+        which, x = lax.cond(there, lambda x: (1, total(x, "b")), lambda x: (0, x), x)
+        return lax.cond(which == 1, lambda x: total(x, "a"), same, x)
+
+    return on_square(body)
+
+
 @expect()
 def an_operand_that_is_split_along_the_other_axis():
     return on_square(lambda x: lax.cond(x.sum() > 0, lambda x: total(x, "b"), same, x), P("a"))

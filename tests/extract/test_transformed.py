@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from tests.extract.expectations import FWD, Programs, along, number, on_line, rank, same, total
+from tests.extract.expectations import FWD, Programs, along, number, on_line, rank, receive, same, send, total
 
 programs = Programs()
 expect = programs.expect
@@ -128,6 +128,18 @@ def a_table_in_a_branch_in_a_checkpoint():
 def a_table_of_two_loops_that_is_wrong_forward_and_backward():
     # Rank 0 comes to the first branch five times, and rank 1 four times.
     return table_of([lambda x: x * along(x, [(0, 1)]), same], 3, 3)
+
+
+@expect()
+def a_reversed_scan():
+    """Rank 0 sends before all add up, and rank 1 receives before; backwards it is the other way round."""
+    steps = [lambda x: send(jnp.sin(x)) * x, lambda x: x * receive(x), total]
+
+    def body(x):
+        step = lambda x, which: (lax.switch(which, steps, x), None)  # noqa: E731
+        return lax.scan(step, x, jnp.array([2, 1, 0, 2]), reverse=True)[0]
+
+    return loss(on_line(body))
 
 
 @expect()

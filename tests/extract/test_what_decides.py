@@ -97,6 +97,50 @@ def test_two_meshes_whose_axes_have_equal_names():
     assert [found.code for found in report.diagnostics] == ["PX209"]
 
 
+def test_a_value_that_was_received():
+    def body(x):
+        token = peerax.psend(x, "x", [(0, 1), (1, 0)])
+        y = peerax.precv(token, x, "x", [(0, 1), (1, 0)])
+        return lax.cond(y.sum() > 0, total, same, lax.psum(x, "x"))
+
+    assert codes(body) == ["PX210"]
+    assert codes(lambda x: body(lax.psum(x, "x"))) == ["PX210"]  # what was sent is the same on all ranks
+
+
+def test_a_value_that_differs_from_the_second_iteration_on():
+    def body(x):
+        def step(carry, _):
+            x, there = carry
+            return (lax.cond(there, total, same, x), x.sum() > 0), None
+
+        return lax.scan(step, (x, lax.psum(x.sum(), "x") > 0), length=3)[0][0]
+
+    assert codes(body) == ["PX210"]
+
+
+def test_a_condition_that_communicates():
+    def program(test):
+        return str(peerax.program(on_ranks(lambda x: lax.while_loop(test, lambda x: x + 1, x), check_vma=False), X))
+
+    text = program(lambda x: lax.psum(x.sum(), "x") < 9)
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["collective", "loop", "collective"]
+
+
+def test_a_condition_that_communicates_and_is_known():
+    def body(x):
+        def test(carry):
+            peerax.psend(carry[1], "x", [(0, 1)])
+            return carry[0] < 3
+
+        def step(carry):
+            return carry[0] + 1, carry[1] + peerax.precv(peerax.create_token(), x, "x", [(0, 1)])
+
+        x = lax.while_loop(test, step, (0, x))[1]
+        return x + peerax.precv(peerax.create_token(), x, "x", [(0, 1)])
+
+    assert codes(body) == []
+
+
 def test_a_value_from_a_reference():
     def body(x):
         cell = jax.new_ref(jnp.int32(0))
