@@ -1,5 +1,6 @@
 """What a branch or a loop depends on: found wherever it comes from, and computed where it can be."""
 
+import functools
 import math
 
 import jax
@@ -94,3 +95,146 @@ def test_two_meshes_whose_axes_have_equal_names():
 
     report = peerax.check(program, X)
     assert [found.code for found in report.diagnostics] == ["PX209"]
+
+
+def test_a_value_that_was_received():
+    def body(x):
+        token = peerax.psend(x, "x", [(0, 1), (1, 0)])
+        y = peerax.precv(token, x, "x", [(0, 1), (1, 0)])
+        return lax.cond(y.sum() > 0, total, same, lax.psum(x, "x"))
+
+    assert codes(body) == ["PX210"]
+    assert codes(lambda x: body(lax.psum(x, "x"))) == ["PX210"]  # what was sent is the same on all ranks
+
+
+def test_a_value_that_differs_from_the_second_iteration_on():
+    def body(x):
+        def step(carry, _):
+            x, there = carry
+            return (lax.cond(there, total, same, x), x.sum() > 0), None
+
+        return lax.scan(step, (x, lax.psum(x.sum(), "x") > 0), length=3)[0][0]
+
+    assert codes(body) == ["PX210"]
+
+
+def test_a_condition_that_communicates():
+    def program(test):
+        return str(peerax.program(on_ranks(lambda x: lax.while_loop(test, lambda x: x + 1, x), check_vma=False), X))
+
+    text = program(lambda x: lax.psum(x.sum(), "x") < 9)
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["collective", "loop", "collective"]
+
+
+def test_a_condition_that_communicates_and_is_known():
+    def body(x):
+        def test(carry):
+            peerax.psend(carry[1], "x", [(0, 1)])
+            return carry[0] < 3
+
+        def step(carry):
+            return carry[0] + 1, carry[1] + peerax.precv(peerax.create_token(), x, "x", [(0, 1)])
+
+        x = lax.while_loop(test, step, (0, x))[1]
+        return x + peerax.precv(peerax.create_token(), x, "x", [(0, 1)])
+
+    assert codes(body) == []
+
+
+def test_a_value_from_a_reference():
+    def body(x):
+        cell = jax.new_ref(jnp.int32(0))
+        before = cell[...]
+        cell[...] = lax.axis_index("x")
+        x = lax.cond(before == 1, total, same, x)
+        return lax.cond(cell[...] == 1, total, same, x)
+
+    assert codes(body) == ["PX211"] * 2
+
+
+def test_a_number_that_each_device_draws():
+    def body(x):
+        return lax.cond(lax.rng_uniform(0.0, 1.0, ()) > 0.5, total, same, x)
+
+    assert codes(body) == ["PX211"]
+
+
+def test_a_number_of_less_precision_is_another_one():
+    def body(x):
+        there = lax.reduce_precision(1.001 + lax.axis_index("x").astype(jnp.float32), 8, 3) == 2.0
+        return lax.cond(there, total, same, x)
+
+    assert codes(body) == ["PX209"]
+
+
+def test_a_sum_that_nobody_uses():
+    def body(x):
+        lax.cond(lax.axis_index("x") == 0, total, same, x)
+        return x
+
+    # jit removes it, unless it is told to keep what is not used.
+    assert peerax.check(on_ranks(body), X).ok
+    assert peerax.check(jax.jit(on_ranks(body)), X).ok
+    assert [found.code for found in peerax.check(jax.jit(on_ranks(body), keep_unused=True), X).diagnostics] == ["PX209"]
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+def test_the_gradient_of_a_scan_around_a_shard_map(uniform):
+    def body(x):
+        number = x.sum()
+        return lax.cond((lax.psum(number, "x") if uniform else number) > 0, lambda x: x * total(x), same, x)
+
+    def loss(x):
+        return lax.scan(lambda x, _: (on_ranks(body)(x), None), x, length=3)[0].sum()
+
+    found = [found.code for found in peerax.check(jax.grad(loss), X).diagnostics]
+    assert found == ([] if uniform else ["PX210"] * len(found)) and bool(found) != uniform
+
+
+def test_the_gradient_of_a_table_in_a_checkpoint():
+    """The loop that computes again what was not kept has a table and data, and does not communicate."""
+    table = [[0, 1], [0, 1], [1, 1], [1, 0]]
+
+    def body(x):
+        @jax.checkpoint
+        def region(x):
+            def tick(x, chosen):
+                return lax.switch(chosen, [same, along], x), None
+
+            return lax.scan(tick, x, jnp.asarray(table)[lax.axis_index("x")])[0]
+
+        return region(x)
+
+    def along(x):
+        peerax.psend(x, "x", [(0, 1), (2, 3)])
+        return x * peerax.precv(peerax.create_token(), x, "x", [(0, 1), (2, 3)])
+
+    def loss(x):
+        return on_ranks(body, check_vma=False)(x).sum()
+
+    assert [found.code for found in peerax.check(loss, X).diagnostics] == ["PX201"]
+    table[3] = [1, 1]
+    assert peerax.check(jax.grad(loss), X).ok
+
+
+def test_what_one_shard_map_gives_to_another():
+    def index(x):
+        return jnp.full((4, 4), lax.axis_index("x"))
+
+    def program(split, change, x):
+        first = jax.shard_map(index, mesh=line(4), in_specs=P("x"), out_specs=P("x"))
+        second = jax.shard_map(
+            lambda k, x: lax.cond(k[0, 0] == 0, total, same, x),
+            mesh=line(4),
+            in_specs=(split, P("x")),
+            out_specs=P("x"),
+        )
+        return second(change(first(x)), x)
+
+    def codes(split, change=same):
+        report = peerax.check(functools.partial(program, split, change), X)
+        return [found.code for found in report.diagnostics]
+
+    assert codes(P("x")) == ["PX209"]  # each rank has what it gave: rank 0 alone takes the branch
+    assert codes(P(None, "x")) == ["PX210"]
+    assert codes(P("x"), lambda k: jnp.roll(k, 4, 0)) == ["PX210"]

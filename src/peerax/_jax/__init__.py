@@ -1,8 +1,9 @@
 """The only package that touches JAX's private modules or depends on its version."""
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotange
 from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
 from peerax._jax._execution import execute_exclusively
 from peerax._jax._jaxprs import (
+    as_lowered,
     equation_context,
     equation_site,
     function_of,
@@ -41,7 +43,6 @@ from peerax._jax._jaxprs import (
     rebind,
     scan_counts,
     stacked,
-    without_dead_code,
 )
 from peerax._jax._unentered import enter_if
 
@@ -49,6 +50,7 @@ __all__ = [
     "AlwaysDifferentiated",
     "Compilation",
     "Primitive",
+    "as_lowered",
     "before_compiling",
     "compile_eager_shard_map_if",
     "compile_for_devices",
@@ -73,7 +75,6 @@ __all__ = [
     "rebind",
     "scan_counts",
     "stacked",
-    "without_dead_code",
 ]
 
 # Errors and equations point at the user's line, not at ours.
@@ -81,12 +82,20 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 source_info_util.register_exclusion(_OURS)
 traceback_util.register_exclusion(_OURS)
 
-eval_context = core.eval_context
 ShapedArray = core.ShapedArray
 Literal = core.Literal
 shard_map_p = _shard_map.shard_map_p
 
 PACKAGE_DIRECTORIES = tuple(os.path.dirname(module.__file__) + os.sep for module in (jax, jaxlib))
+
+
+@contextlib.contextmanager
+def by_itself() -> Iterator[None]:
+    """Compute here and now, whatever is being traced and whatever mesh is set, on the CPU."""
+    no_mesh = jax.sharding.AbstractMesh((), ())
+    cpu = jax.local_devices(backend="cpu")[0]
+    with core.eval_context(), jax.sharding.use_abstract_mesh(no_mesh), jax.default_device(cpu):
+        yield
 
 
 class Communication(effects.Effect):

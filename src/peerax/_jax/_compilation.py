@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from jax._src import pjit
 from jax._src.interpreters import pxla
 
+from peerax._jax._jaxprs import without_dead_code
+
 
 class Compilation(NamedTuple):
     """A program that JAX is about to compile.
@@ -48,7 +50,8 @@ def before_compiling(action: Callable[[Compilation], None]) -> None:
             return lower_program(jaxpr, api_name, name, *args, **{**kwargs, "lowering_platforms": (platform,)})
 
         computation = lower_program(jaxpr, api_name, name, *args, **kwargs)
-        computation.peerax_compilation = Compilation(jaxpr, name, lower)
+        lowered = jaxpr if kwargs["keep_unused"] else without_dead_code(jaxpr)
+        computation.peerax_compilation = Compilation(lowered, name, lower)
         return computation
 
     @functools.wraps(compile_program)

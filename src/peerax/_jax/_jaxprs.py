@@ -22,11 +22,18 @@ def has_effects(eqn) -> bool:
     return any(not isinstance(effect, core.NamedAxisEffect) for effect in eqn.effects)
 
 
-def without_dead_code(jaxpr) -> tuple[Any, list[Any]]:
-    """Return a closed jaxpr as jit lowers it, without what no result and no effect depends on, and its constants."""
-    used = [True] * len(jaxpr.jaxpr.outvars)
-    needed, used_consts, _ = partial_eval.dce_jaxpr_consts(jaxpr.jaxpr, used, instantiate=True)
-    return needed, [const for const, used in zip(jaxpr.consts, used_consts, strict=True) if used]
+def as_lowered(traced) -> Any:
+    """Return the closed jaxpr of what jit traced as it is lowered."""
+    return traced.jaxpr if traced._params["keep_unused"] else without_dead_code(traced.jaxpr)
+
+
+def without_dead_code(closed) -> Any:
+    """Return a closed jaxpr without what no result and no effect depends on; it has all of its parameters."""
+    used = [True] * len(closed.jaxpr.outvars)
+    needed, used_consts, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, used, instantiate=True)
+    return closed.replace(
+        jaxpr=needed, consts=[const for const, used in zip(closed.consts, used_consts, strict=True) if used]
+    )
 
 
 def equation_site(eqn) -> tuple[str, int] | None:

@@ -81,6 +81,14 @@ class Result(_Computed):
 
 
 @dataclass(frozen=True, eq=False)
+class Choice(_Computed):
+    """What one branch gives; the operands are its number, and what each of them gives."""
+
+    operands: "tuple[Expression, ...]"
+    loops: frozenset[Loop] = NO_LOOPS
+
+
+@dataclass(frozen=True, eq=False)
 class Shard(_Computed):
     """The rank's part of an array; axes are the mesh axes that each dimension is split along."""
 
@@ -138,7 +146,7 @@ class Stack:
         return self.element.loops - {self.loop}
 
 
-Expression = Constant | AxisIndex | Results | Result | Shard | Element | Carry | Final | Stack
+Expression = Constant | AxisIndex | Results | Result | Choice | Shard | Element | Carry | Final | Stack
 
 
 @dataclass(frozen=True)
@@ -216,8 +224,7 @@ def _on_all_ranks(function, sizes: dict[Any, int]) -> Any:
     # Each axis has its name, for an axis_index inside of an equation.
     for axis in reversed(sizes):
         on_rank = jax.vmap(on_rank, ({other: 0 if other == axis else None for other in sizes},), axis_name=axis)
-    # Whatever is being traced, and whatever devices there are: this is computed here and now, on the CPU.
-    with _jax.eval_context(), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    with _jax.by_itself():
         results = jax.jit(on_rank)({axis: np.arange(size, dtype=np.int32) for axis, size in sizes.items()})
     return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[len(sizes) :]), results)
 
@@ -266,6 +273,9 @@ def _value(node: Expression, values: dict[Expression, Any], place: Place) -> Any
         return _jax.rebind(node.equation, operands)
     if isinstance(node, Result):
         return operands[0][node.position]
+    if isinstance(node, Choice):
+        which, *results = operands
+        return lax.select_n(jnp.clip(which, 0, len(results) - 1), *map(jnp.asarray, results))
     if isinstance(node, Shard):
         return _shard(operands[0], node.axes, place)
     if isinstance(node, Element):

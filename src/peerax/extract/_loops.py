@@ -1,7 +1,7 @@
 """Loops: what they carry, how often they run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,13 +78,21 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
 
 
 def _element(walk: "Walk", x: Value, loop: Loop) -> Value:
+    """What an iteration has of a scan's input."""
     expression = None if x.expression is None else Element((x.expression,), loop)
-    return Value(walk.numbers.new(), x.axes, x.doubtful, expression)
+    parts = None
+    if x.parts is not None and not any(x.parts.axes[:1]):  # what a rank has is not split along the iterations
+        parts = replace(x.parts, axes=x.parts.axes[1:], value=_element(walk, x.parts.value, loop))
+    return Value(walk.numbers.new(), x.axes, x.doubtful, expression, parts)
 
 
 def _stacked(walk: "Walk", y: Value, loop: Loop) -> Value:
+    """What all iterations of a scan give."""
     expression = None if y.expression is None else Stack(y.expression, loop)
-    return Value(walk.numbers.new(), y.axes, y.doubtful, expression)
+    parts = None
+    if y.parts is not None:
+        parts = replace(y.parts, axes=((), *y.parts.axes), value=_stacked(walk, y.parts.value, loop))
+    return Value(walk.numbers.new(), y.axes, y.doubtful, expression, parts)
 
 
 def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) -> list[Value]:

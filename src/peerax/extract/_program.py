@@ -145,7 +145,7 @@ def check_jaxpr(
 
 def _trace(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     jitted = fn if hasattr(fn, "trace") else jax.jit(fn)
-    return jitted.trace(*args, **kwargs).jaxpr
+    return _jax.as_lowered(jitted.trace(*args, **kwargs))
 
 
 def _given(jaxpr: Any, operands: Sequence[Any]) -> dict[int, Any]:
@@ -163,7 +163,7 @@ def _given(jaxpr: Any, operands: Sequence[Any]) -> dict[int, Any]:
 
 
 def _walk(walk: Walk, jaxpr: Any, given: Mapping[int, Any] = MappingProxyType({})) -> list[Step]:
-    jaxpr, consts = _jax.without_dead_code(jaxpr)
+    jaxpr, consts = _jax.open_jaxpr(jaxpr)
     operands = [
         walk.numbers.constant(given[i]) if i in given else Value(walk.numbers.new()) for i in range(len(jaxpr.invars))
     ]

@@ -74,7 +74,7 @@ class Numbers:
             number = self.of("constant", id(x))
         return Value(number, expression=Constant(x))
 
-    def results(self, eqn, operands: Sequence[Value], here: tuple = (), computable: bool = True) -> list[Value]:
+    def results(self, eqn, operands: Sequence[Value], here: tuple = ()) -> list[Value]:
         """Return the results of an equation that depend on nothing but its operands, and on where the rank is.
 
         here is a mesh and the axes along which the index is asked for, or empty.
@@ -84,7 +84,7 @@ class Numbers:
         axes |= here[1] if here else NOWHERE
         expressions = [operand.expression for operand in operands]
         known = None
-        if computable and None not in expressions:
+        if None not in expressions:
             known = Results(eqn, tuple(expressions))
         return [
             Value(

@@ -20,7 +20,7 @@ from peerax.extract._equations import (
     site_of,
     sums_last,
 )
-from peerax.extract._expressions import AxisIndex, Shard
+from peerax.extract._expressions import AxisIndex, Choice, Shard
 from peerax.extract._orders import Order
 from peerax.extract._steps import Chosen, Scope, Step
 from peerax.extract._values import NOWHERE, Numbers, Parts, Value, joined, narrowed
@@ -140,9 +140,15 @@ class Walk:
             return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
         if (jaxpr := ops.call_of(eqn)) is not None:
             return self.run(*_jax.open_jaxpr(jaxpr), values, scope)[1]
+        if _jax.has_effects(eqn):  # it reads and writes what no equation shows
+            axes, doubtful = joined(values)
+            return [Value(self.numbers.new(), axes, doubtful | scope.axes) for _ in eqn.outvars]
+        known = [value.expression is not None for value in values]
+        if not all(known) and ((name == "scan" and any(known)) or (name == "cond" and known[0])):
+            return self._structure(eqn, values, scope, [])  # some results may be known
         indexed = self.communication.indexed_within(eqn)
         here = (scope.ranks, indexed) if indexed else ()
-        return self.numbers.results(eqn, values, here, not _jax.has_effects(eqn))
+        return self.numbers.results(eqn, values, here)
 
     # Messages and collectives.
 
@@ -277,7 +283,12 @@ def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:
         return results
     walked = [walk.run(*branch, operands, scope) for branch in branches]
     steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn), scope.ranks))
-    return [
-        Value(walk.numbers.new(), *joined([selector, *options]))
-        for options in zip(*(results for _, results in walked), strict=True)
-    ]
+    return [_choice(walk, selector, options) for options in zip(*(results for _, results in walked), strict=True)]
+
+
+def _choice(walk: Walk, selector: Value, options: Sequence[Value]) -> Value:
+    """A result of a branch."""
+    expressions = tuple(value.expression for value in (selector, *options))
+    return Value(
+        walk.numbers.new(), *joined([selector, *options]), None if None in expressions else Choice(expressions)
+    )
