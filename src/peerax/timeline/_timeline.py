@@ -6,9 +6,12 @@ rank does between two operations is computing; so the operations and the end of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from peerax.diagnostics import Channel, Location
+
+if TYPE_CHECKING:
+    from peerax.timeline._matrix import Matrix
 
 Kind = Literal["send", "recv", "exchange", "collective"]
 Iterations = tuple[tuple[int, int], ...]  # (iteration, trip count) of each loop around, outermost first
@@ -144,6 +147,22 @@ class Timeline:
 
         return table(self, most_ranks, most_lines)
 
+    def channel_table(self, most: int = 10) -> str:
+        """Return what was sent on which channel and how long its ends waited, the longest waits first, as plain text.
+
+        Args:
+            most: at most so many rows.
+        """
+        from peerax.timeline._channels import channel_table
+
+        return channel_table(self, most)
+
+    def matrix(self) -> "Matrix":
+        """Return who sent how much to whom: a value that prints as a table and draws itself."""
+        from peerax.timeline._matrix import matrix_of
+
+        return matrix_of(self)
+
     def to_svg(
         self,
         ranks: Sequence[int] | None = None,
@@ -177,6 +196,12 @@ class Timeline:
         from peerax.timeline._svg import Extent
 
         return to_html(self, Extent(ranks, most_ranks, between_s, width))
+
+    def to_trace_events(self) -> str:
+        """Return a text in the trace-event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+        from peerax.timeline._trace_events import to_trace_events
+
+        return to_trace_events(self)
 
     def to_json(self) -> str:
         """Return a text that `Timeline.from_json` reads back."""
