@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from peerax.diagnostics import Channel, Location
 
 if TYPE_CHECKING:
+    from peerax.timeline._compare import Comparison
     from peerax.timeline._matrix import Matrix
 
 Kind = Literal["send", "recv", "exchange", "collective"]
@@ -162,6 +163,19 @@ class Timeline:
         from peerax.timeline._matrix import matrix_of
 
         return matrix_of(self)
+
+    def compare(self, other: "Timeline") -> "Comparison":
+        """Compare with another timeline of the same program, such as a simulation with a run.
+
+        Returns:
+            A value that prints as a table, of which this timeline is the first, and draws both.
+
+        Raises:
+            ValueError: the other timeline has another number of ranks.
+        """
+        from peerax.timeline._compare import Comparison
+
+        return Comparison(self, other)
 
     def to_svg(
         self,

@@ -5,6 +5,7 @@ from math import floor, log10
 from peerax.diagnostics import Channel, Location
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+NOTHING_S = 1e-13  # what is far below a nanosecond is rounding
 _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -14,8 +15,8 @@ def unit_of(seconds: float) -> tuple[str, float]:
 
 
 def duration(seconds: float) -> str:
-    """Return for example "1.235 ms": four digits that count. What is far below a nanosecond is rounding, and zero."""
-    if seconds < 1e-13:
+    """Return for example "1.235 ms": four digits that count."""
+    if seconds < NOTHING_S:
         return "0 s"
     name, unit = unit_of(seconds)
     return f"{digits(seconds / unit)} {name}"
