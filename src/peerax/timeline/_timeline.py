@@ -110,6 +110,8 @@ class Timeline:
             raise ValueError(f"semantics is 'rendezvous' or 'buffered', not {self.semantics!r}")
         named = {*self.stuck, *(span.rank for span in self.spans)}
         named |= {rank for message in self.messages for rank in (message.source, message.destination)}
+        channels = {channel for span in self.spans for channel in span.channels}
+        named |= {rank for source, destination, _ in channels for rank in (source, destination)}
         if wrong := sorted(rank for rank in named if not 0 <= rank < len(self.ranks)):
             raise ValueError(f"the ranks are 0..{len(self.ranks) - 1}, not {wrong}")
 
