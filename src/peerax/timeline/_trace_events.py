@@ -79,7 +79,9 @@ def _names(timeline: Timeline) -> Iterator[Event]:
 
 
 def _operation(span: Span) -> Iterator[Event]:
-    start, matched, end = _ns(span.start_s), _ns(span.matched_s), _ns(span.end_s)
+    start = _ns(span.start_s)
+    matched = max(start, _ns(span.matched_s))
+    end = max(matched, _ns(span.end_s))
     args: dict[str, Any] = {"location": line_of(span.location), "bytes": span.size_bytes}
     if span.channels:
         args["channels"] = [channel_text(channel) for channel in span.channels]
