@@ -17,7 +17,7 @@ def shown():
             yield pytest.param(program, fence.code, id=f"line {fence.line}")
 
 
-@pytest.mark.parametrize(("program", "text"), shown())
+@pytest.mark.parametrize(("program", "text"), list(shown()))
 def test_what_is_shown_is_printed(program, text):
     outcome = run(program)
     assert text.removesuffix("...\n") in outcome.stdout, outcome

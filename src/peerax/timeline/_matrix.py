@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from peerax.timeline._channels import channel_times
 from peerax.timeline._timeline import Timeline
 from peerax.timeline._units import data, duration, in_columns
 
 Measure = Literal["data", "messages", "waits"]
-_MEASURES = {"data": "data", "messages": "messages", "waits": "longest wait"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def matrix_of(timeline: Timeline) -> Matrix:
 
 def amount_of(traffic: Traffic, measure: Measure) -> float:
     """Return the number that a measure is of."""
-    if measure not in _MEASURES:
+    if measure not in get_args(Measure):
         raise ValueError(f"measure is 'data', 'messages' or 'waits', not {measure!r}")
     return {"data": traffic.size_bytes, "messages": traffic.messages, "waits": traffic.longest_wait_s}[measure]
 
@@ -137,8 +136,10 @@ def value_of(traffic: Traffic, measure: Measure) -> str:
 def heading_of(matrix: Matrix, measure: Measure) -> str:
     """Return what is in the cells, and how much there is in all."""
     total = matrix.total
+    if measure == "waits":
+        return f"longest waits: up to {duration(total.longest_wait_s)}"
     messages = "1 message" if total.messages == 1 else f"{total.messages:,} messages"
-    return f"{_MEASURES[measure]}: {messages}, {data(total.size_bytes)} in all"
+    return f"{measure}: {messages}, {data(total.size_bytes)} in all"
 
 
 def notes_of(matrix: Matrix) -> Iterator[str]:
