@@ -59,7 +59,9 @@ RECEIVES = receives_of(*SENDS)
 X = jax.ShapeDtypeStruct((RANKS * 8,), jnp.float32)
 
 
-@pytest.mark.parametrize("mesh", [line(RANKS), AbstractMesh((RANKS,), ("x",), axis_types=(AxisType.Auto,))], ids=["devices", "no devices"])
+@pytest.mark.parametrize(
+    "mesh", [line(RANKS), AbstractMesh((RANKS,), ("x",), axis_types=(AxisType.Auto,))], ids=["devices", "no devices"]
+)
 def test_it_is_safe(mesh):
     program = pipeline(SENDS, RECEIVES, mesh)
     assert peerax.check(program, X).ok

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from peerax.timeline._timeline import Span, Timeline
+from peerax.timeline._transfers import ends
 from peerax.timeline._units import data, duration, line_of, share
 
 
@@ -68,13 +69,9 @@ def boxes(timeline: Timeline, rank: int, spans: list[Span], least_s: float) -> I
 
 def describe(span: Span) -> str:
     """Return what an operation is, in a few characters."""
-    ends = []
-    for i, (source, destination, _) in enumerate(span.channels):
-        # A rank may send to itself: then the first channel is the one that it sends on.
-        sends = source == span.rank and span.kind != "recv" and (i == 0 or destination != span.rank)
-        ends.append(f"> {destination}" if sends else f"< {source}")
+    others = (f"> {destination}" if sends else f"< {source}" for (source, destination, _), sends in ends(span))
     tag = next((f" tag {tag}" for _, _, tag in span.channels if tag), "")
-    return f"{' '.join([span.name, *ends])}{tag}"
+    return f"{' '.join([span.name, *others])}{tag}"
 
 
 def _title(span: Span) -> str:

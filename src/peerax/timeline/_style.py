@@ -35,6 +35,9 @@ STYLE = """<style>
 .pxt .k-collective{fill:#55892f}
 .pxt .k-any{fill:#66727e}
 .pxt .w{fill-opacity:.28}
+.pxt .c0{fill:#f1f4f7}
+.pxt .c{fill:#1f5f9e}
+.pxt .ct{fill:#fff}
 .pxt .k-more{fill:url(#pxt-more)}
 .pxt .k-stuck{fill:url(#pxt-stuck);stroke:#b3261e;stroke-width:1}
 .pxt .m{stroke:#9aa5b0}
@@ -52,11 +55,15 @@ STYLE = """<style>
 .pxt .a{stroke:#e3e9ef}
 .pxt .ah{fill:#e3e9ef}
 .pxt .w{fill-opacity:.38}
+.pxt .c0{fill:#1b222a}
+.pxt .c{fill:#5aa5e8}
+.pxt .ct{fill:#10151a}
 .pxt .k-stuck{stroke:#ff8a80}
 .pxt .ms{stroke:#a3453e}
 }
-</style>
-<defs>
+</style>"""
+
+DEFS = """<defs>
 <marker id="pxt-head" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" orient="auto">\
 <path class="ah" d="M0 0.5L6 3L0 5.5z"/></marker>
 <pattern id="pxt-more" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\

@@ -7,16 +7,14 @@ narrow is put together, and more messages than can be told apart are not drawn. 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, floor, log10
 
-from peerax.timeline._boxes import Box, boxes
-from peerax.timeline._style import LEGEND, STYLE
+from peerax.timeline._boxes import boxes
+from peerax.timeline._canvas import CHARACTER, Axis, frame, legend, text
 from peerax.timeline._table import heading_of
 from peerax.timeline._timeline import Message, Span, Timeline
-from peerax.timeline._units import data, digits, duration, share, unit_of
+from peerax.timeline._units import channel_text, data, duration, share
 
 _LEFT, _RIGHT, _TOP = 78, 58, 62
-_CHARACTER = 5.9  # the width of a wide one, in pixels
 _MOST_BOXES, _MOST_ARROWS = 8000, 1200
 _FOR_EVER = 0.2  # how much of the time is added to show who is stuck
 
@@ -55,12 +53,11 @@ class _Picture:
                 self._spans[span.rank].append(span)
         count = len(self._rows)
         self._pitch, self._bar = (44, 26) if count <= 16 else (28, 17) if count <= 32 else (18, 11)
-        self._plot = extent.width - _LEFT - _RIGHT
         self._bottom = _TOP + max(1, count) * self._pitch
         self._notes: list[str] = []
         if len(chosen) > count:
             self._notes.append(f"{len(chosen) - count:,} more ranks are not drawn; ranks=[...] chooses others")
-        self._from_s, self._until_s = self._window(extent.between_s)
+        self._axis = Axis(_LEFT, extent.width - _LEFT - _RIGHT, *self._window(extent.between_s))
 
     def _window(self, between_s: tuple[float, float] | None) -> tuple[float, float]:
         """From when to when it is drawn; where ranks are stuck, some time is added to show it."""
@@ -81,111 +78,56 @@ class _Picture:
         return 0.0, whole * (1 + _FOR_EVER * bool(self._timeline.stuck)) or 1.0
 
     def draw(self) -> str:
-        body = [*self._axis(), *self._boxes(), *self._arrows()]
-        head = self._head({span.kind for spans in self._spans.values() for span in spans if span.complete})
+        kinds = {span.kind for spans in self._spans.values() for span in spans if span.complete}
+        head = legend(kinds, bool(self._timeline.stuck), bool(self._timeline.messages))
+        parts = [*head, *self._times(), *self._boxes(), *self._arrows()]
         height = self._bottom + 26 + 16 * len(self._notes) + 8 * bool(self._notes)
-        for i, note in enumerate(self._notes):
-            body.append(_text(_LEFT, self._bottom + 36 + 16 * i, note, "n"))
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" class="pxt" viewBox="0 0 {self._width} {height}" '
-                f'width="{self._width}" height="{height}" role="img">',
-                f"<title>{escape(heading_of(self._timeline))}</title>",
-                STYLE,
-                '<rect class="bg" width="100%" height="100%"/>',
-                *head,
-                *body,
-                "</svg>\n",
-            ]
-        )
-
-    def _x(self, seconds: float) -> float:
-        part = (seconds - self._from_s) / (self._until_s - self._from_s)
-        return _LEFT + self._plot * min(1.0, max(0.0, part))
+        parts += [text(_LEFT, self._bottom + 36 + 16 * i, note, "n") for i, note in enumerate(self._notes)]
+        return frame(self._width, height, heading_of(self._timeline), parts)
 
     def _y(self, rank: int) -> float:
         return _TOP + self._rows[rank] * self._pitch + (self._pitch - self._bar) / 2
 
-    def _head(self, kinds: set[str]) -> Iterator[str]:
-        most = int((self._width - 16) / (_CHARACTER * 1.35))
-        yield _text(12, 22, _shortened(heading_of(self._timeline), most), "h")
-        x = 12.0
-        for look, text, needs in LEGEND:
-            if needs in kinds or not needs or (needs == "stuck" and self._timeline.stuck):
-                yield f'<rect class="{look}" x="{x:.0f}" y="34" width="13" height="11" rx="2"/>'
-                yield _text(x + 18, 44, text, "l")
-                x += 36 + len(text) * _CHARACTER * 0.9
-        if self._timeline.messages:
-            yield f'<path class="a" d="M{x:.0f} 40h18" marker-end="url(#pxt-head)"/>'
-            yield _text(x + 26, 44, "message", "l")
-
-    def _axis(self) -> Iterator[str]:
-        whole = self._timeline.makespan_s
-        end = min(whole, self._until_s)
-        name, unit = unit_of(end)
-        step = _tick((end - self._from_s) / (self._plot / 100)) if end > self._from_s else 1.0
-        for i in range(ceil(self._from_s / step * (1 - 1e-9)), floor(end / step * (1 + 1e-9)) + 1):
-            x = self._x(i * step)
-            yield f'<path class="g" d="M{x:.1f} {_TOP}V{self._bottom}"/>'
-            yield _text(x, self._bottom + 14, f"{digits(i * step / unit)} {name}" if i else "0", "l", "middle")
+    def _times(self) -> Iterator[str]:
+        axis, whole = self._axis, self._timeline.makespan_s
+        yield from axis.draw(whole, _TOP, self._bottom, self._bottom + 14)
         # What is behind the end is no time any more.
-        if self._timeline.stuck and self._until_s > whole:
-            x = self._x(whole)
+        if self._timeline.stuck and axis.until_s > whole:
+            x = axis.x(whole)
             yield f'<path class="e" d="M{x:.1f} {_TOP - 4}V{self._bottom + 4}"/>'
-            text = "nothing happens any more"
-            if _LEFT + self._plot - x > len(text) * _CHARACTER + 20:
-                yield _text(_LEFT + self._plot, self._bottom + 14, text, "s", "end")
+            words = "nothing happens any more"
+            if _LEFT + axis.plot - x > len(words) * CHARACTER + 20:
+                yield text(_LEFT + axis.plot, self._bottom + 14, words, "s", "end")
 
     def _boxes(self) -> Iterator[str]:
         least_px = 0.5
-        start, end = self._from_s, self._until_s
+        start, end = self._axis.from_s, self._axis.until_s
         seen = sum(s.end_s >= start and s.start_s <= end for spans in self._spans.values() for s in spans)
         if 3 * seen > _MOST_BOXES:
-            least_px = max(least_px, self._plot * len(self._rows) / _MOST_BOXES)
-        least_s = least_px * (end - start) / self._plot
+            least_px = max(least_px, self._axis.plot * len(self._rows) / _MOST_BOXES)
+        least_s = least_px * (end - start) / self._axis.plot
         together = False
         for rank in self._rows:
             stuck = rank in self._timeline.stuck
             y = self._y(rank)
             middle = y + self._bar / 2 + 3.5
-            yield _text(_LEFT - 8, middle, f"rank {rank}", "s" if stuck else "l", "end")
+            yield text(_LEFT - 8, middle, f"rank {rank}", "s" if stuck else "l", "end")
             for box in boxes(self._timeline, rank, self._spans[rank], least_s):
                 if box.end_s >= start and box.start_s <= end:
                     together |= bool(box.shares)
-                    yield self._box(box, y)
+                    yield self._axis.box(box, y, self._bar)
             whole = self._timeline.makespan_s
             busy = share(self._timeline.ranks[rank].busy_s / whole) if whole else ""
-            yield _text(self._width - _RIGHT + 8, middle, "stuck" if stuck else busy, "s" if stuck else "l")
-        yield _text(self._width - _RIGHT + 8, _TOP - 4, "busy", "l")
+            yield text(self._width - _RIGHT + 8, middle, "stuck" if stuck else busy, "s" if stuck else "l")
+        yield text(self._width - _RIGHT + 8, _TOP - 4, "busy", "l")
         if together:
             self._notes.append(
                 f"what is shorter than {duration(least_s)} is drawn together with its neighbours: "
                 "the height of a colour is its share of the time"
             )
 
-    def _box(self, box: Box, y: float) -> str:
-        x, end = self._x(box.start_s), self._x(box.end_s)
-        side = "th" if box.kind in ("stuck", "more") else "tw" if box.waits else "t"
-        if box.kind == "stuck":
-            end = _LEFT + self._plot
-        # What takes no time is still seen.
-        wide = max(end - x, 1.2)
-        title = f"<title>{escape(box.title())}</title>"
-        if box.shares:
-            text, at = f"<g>{title}", y + self._bar
-            for kind, waits, part in box.shares:
-                at -= part * self._bar
-                if part * self._bar > 0.2:
-                    # A little wider, or there is a seam between it and the next one.
-                    text += f"{_rect(_look(kind, waits), x, at, wide + 0.3, part * self._bar)}/>"
-            return f"{text}</g>"
-        text = f"{_rect(_look(box.kind, box.waits), x, y, wide, self._bar)}>{title}</rect>"
-        if self._bar > 12 and wide > 24 and wide > len(label := box.label()) * _CHARACTER + 6:
-            text += _text(x + wide / 2, y + self._bar / 2 + 3.5, label, side, "middle")
-        return text
-
     def _arrows(self) -> Iterator[str]:
-        rows, start, end = self._rows, self._from_s, self._until_s
+        rows, start, end = self._rows, self._axis.from_s, self._axis.until_s
         drawn = [m for m in self._timeline.messages if m.source in rows and m.destination in rows]
         if hidden := len(self._timeline.messages) - len(drawn):
             self._notes.append(f"{hidden:,} messages from or to ranks that are not drawn")
@@ -204,13 +146,11 @@ class _Picture:
         yield "</g>"
 
     def _arrow(self, message: Message) -> str:
-        x, end = self._x(message.posted_s), self._x(message.received_s)
+        x, end = self._axis.x(message.posted_s), self._axis.x(message.received_s)
         top, to = self._y(message.source), self._y(message.destination)
-        title = (
-            f"message {message.source} > {message.destination}{f' tag {message.tag}' if message.tag else ''}, "
-            f"{data(message.size_bytes)}\nposted at {duration(message.posted_s)}, received at "
-            f"{duration(message.received_s)}"
-        )
+        channel = channel_text((message.source, message.destination, message.tag))
+        times = f"posted at {duration(message.posted_s)}, received at {duration(message.received_s)}"
+        title = f"message {channel}, {data(message.size_bytes)}\n{times}"
         if message.source == message.destination:
             path = f"M{x:.1f} {top:.1f}q{(end - x) / 2:.1f} -9 {end - x:.1f} 0"
         elif to > top:
@@ -218,26 +158,3 @@ class _Picture:
         else:
             path = f"M{x:.1f} {top:.1f}L{end:.1f} {to + self._bar:.1f}"
         return f'<path class="a" d="{path}" marker-end="url(#pxt-head)"><title>{escape(title)}</title></path>'
-
-
-def _look(kind: str, waits: bool) -> str:
-    return f"k-{kind} w" if waits and kind != "stuck" else f"k-{kind}"
-
-
-def _rect(look: str, x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="{look}" x="{x:.1f}" y="{y:.1f}" width="{width:.2f}" height="{height:.4g}"'
-
-
-def _tick(least: float) -> float:
-    """The next of ..., 1, 2, 5, 10, ... that is not smaller."""
-    power = 10.0 ** floor(log10(least))
-    return next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= least * (1 - 1e-9))
-
-
-def _text(x: float, y: float, text: str, look: str, anchor: str = "start") -> str:
-    where = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}"{where}>{escape(text)}</text>'
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,17 +1,17 @@
 """A timeline as a table for people: where the time of each rank went, and in which lines the ranks wait."""
 
 from peerax.timeline._timeline import Timeline
-from peerax.timeline._units import duration, heading, line_of, share
+from peerax.timeline._units import duration, heading, in_columns, line_of, share
 
 
 def table(timeline: Timeline, most_ranks: int, most_lines: int) -> str:
     """Return the heading and both tables as plain text, without a newline at its end."""
-    parts = [heading_of(timeline), _text(rank_rows(timeline, most_ranks))]
+    parts = [heading_of(timeline), in_columns(rank_rows(timeline, most_ranks))]
     if timeline.size > most_ranks:
         parts[-1] += f"\nand {timeline.size - most_ranks:,} more ranks, of which the mean is too"
     lines, more = line_rows(timeline, most_lines)
     if len(lines) > 1:
-        parts.append(_text(lines))
+        parts.append(in_columns(lines))
         if more:
             parts[-1] += f"\nand {more:,} more lines"
         if timeline.left_out:
@@ -68,9 +68,3 @@ def line_rows(timeline: Timeline, most: int) -> tuple[list[list[str]], int]:
     for (location, name), (waits, moves, times) in ordered[:most]:
         rows.append([line_of(location), name, duration(waits), duration(moves), f"{times:,}"])
     return rows, max(0, len(ordered) - most)
-
-
-def _text(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)

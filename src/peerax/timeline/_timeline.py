@@ -6,9 +6,13 @@ rank does between two operations is computing; so the operations and the end of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from peerax.diagnostics import Channel, Location
+
+if TYPE_CHECKING:
+    from peerax.timeline._compare import Comparison
+    from peerax.timeline._matrix import Matrix
 
 Kind = Literal["send", "recv", "exchange", "collective"]
 Iterations = tuple[tuple[int, int], ...]  # (iteration, trip count) of each loop around, outermost first
@@ -106,6 +110,8 @@ class Timeline:
             raise ValueError(f"semantics is 'rendezvous' or 'buffered', not {self.semantics!r}")
         named = {*self.stuck, *(span.rank for span in self.spans)}
         named |= {rank for message in self.messages for rank in (message.source, message.destination)}
+        channels = {channel for span in self.spans for channel in span.channels}
+        named |= {rank for source, destination, _ in channels for rank in (source, destination)}
         if wrong := sorted(rank for rank in named if not 0 <= rank < len(self.ranks)):
             raise ValueError(f"the ranks are 0..{len(self.ranks) - 1}, not {wrong}")
 
@@ -144,6 +150,35 @@ class Timeline:
 
         return table(self, most_ranks, most_lines)
 
+    def channel_table(self, most: int = 10) -> str:
+        """Return what was sent on which channel and how long its ends waited, the longest waits first, as plain text.
+
+        Args:
+            most: at most so many rows.
+        """
+        from peerax.timeline._channels import channel_table
+
+        return channel_table(self, most)
+
+    def matrix(self) -> "Matrix":
+        """Return who sent how much to whom: a value that prints as a table and draws itself."""
+        from peerax.timeline._matrix import matrix_of
+
+        return matrix_of(self)
+
+    def compare(self, other: "Timeline") -> "Comparison":
+        """Compare with another timeline of the same program, such as a simulation with a run.
+
+        Returns:
+            A value that prints as a table, of which this timeline is the first, and draws both.
+
+        Raises:
+            ValueError: the other timeline has another number of ranks.
+        """
+        from peerax.timeline._compare import Comparison
+
+        return Comparison(self, other)
+
     def to_svg(
         self,
         ranks: Sequence[int] | None = None,
@@ -177,6 +212,12 @@ class Timeline:
         from peerax.timeline._svg import Extent
 
         return to_html(self, Extent(ranks, most_ranks, between_s, width))
+
+    def to_trace_events(self) -> str:
+        """Return a text in the trace-event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+        from peerax.timeline._trace_events import to_trace_events
+
+        return to_trace_events(self)
 
     def to_json(self) -> str:
         """Return a text that `Timeline.from_json` reads back."""

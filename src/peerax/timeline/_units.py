@@ -1,10 +1,11 @@
-"""Times, sizes and lines as people read them."""
+"""Times, sizes, lines and tables as people read them."""
 
 from math import floor, log10
 
-from peerax.diagnostics import Location
+from peerax.diagnostics import Channel, Location
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+NOTHING_S = 1e-13  # what is far below a nanosecond is rounding
 _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -14,8 +15,8 @@ def unit_of(seconds: float) -> tuple[str, float]:
 
 
 def duration(seconds: float) -> str:
-    """Return for example "1.235 ms": four digits that count. What is far below a nanosecond is rounding, and zero."""
-    if seconds < 1e-13:
+    """Return for example "1.235 ms": four digits that count."""
+    if seconds < NOTHING_S:
         return "0 s"
     name, unit = unit_of(seconds)
     return f"{digits(seconds / unit)} {name}"
@@ -46,7 +47,20 @@ def line_of(location: Location | None) -> str:
     return "?" if location is None else f"{location[0]}:{location[1]}"
 
 
+def channel_text(channel: Channel) -> str:
+    """Return for example "0 > 1 tag 3"."""
+    source, destination, tag = channel
+    return f"{source} > {destination}" + (f" tag {tag}" if tag else "")
+
+
 def heading(origin: str, size: int, semantics: str, makespan_s: float, bubble: float) -> str:
     """Return what a timeline is of, in a line."""
     ranks = "1 rank" if size == 1 else f"{size:,} ranks"
     return f"{origin}: {ranks}, {semantics} sends, {duration(makespan_s)} in all, bubble {share(bubble)}"
+
+
+def in_columns(rows: list[list[str]]) -> str:
+    """Return rows as plain text, each column as wide as what is in it."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)
