@@ -134,7 +134,25 @@ class TestTimes:
     def test_loops_count(self):
         timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
         numbers = [span.iterations for span in spans_of(timeline, "psend", 2)]
-        assert [iterations[-1][0] for iterations in numbers[1:]] == [1, 2, 3, 4]
+        assert numbers == [((i, STEPS),) for i in range(STEPS)]
+
+
+class TestPauses:
+    def test_between_programs(self):
+        program = on_ranks(scan(pair, ring(4)))
+        program(jnp.arange(8.0)).block_until_ready()
+        with peerax.trace() as trace:
+            for _ in range(3):
+                program(jnp.arange(8.0)).block_until_ready()
+                time.sleep(0.1)
+        timeline = trace.timeline
+        for rank in range(4):
+            mine = [pause for pause in timeline.pauses if pause.rank == rank]
+            assert [pause.end_s - pause.start_s > 0.09 for pause in mine][-2:] == [True, True]
+            # Neither an operation nor computing is in a pause.
+            spans = [span for span in timeline.spans if span.rank == rank]
+            assert not any(s.start_s < p.end_s and p.start_s < s.end_s for s in spans for p in mine)
+            assert timeline.ranks[rank].busy_s < timeline.makespan_s - 0.18
 
 
 class TestBounds:
@@ -207,3 +225,15 @@ def test_a_timeline_can_be_written_and_compared():
     program = peerax.program(on_ranks(scan(pair, ring(4))), jnp.arange(8.0))
     simulated = peerax.simulate(program, cost=peerax.Cost.measured(timeline))
     assert len(simulated.spans) == len(timeline.spans)
+
+
+def test_nobody_computes_in_a_pause():
+    program = on_ranks(scan(pair, ring(4)))
+    program(jnp.arange(8.0)).block_until_ready()
+    with peerax.trace() as trace:
+        for _ in range(3):
+            program(jnp.arange(8.0)).block_until_ready()
+            time.sleep(0.3)
+    cost = peerax.Cost.measured(trace.timeline)
+    predicted = peerax.simulate(peerax.program(program, jnp.arange(8.0)), cost=cost)
+    assert predicted.makespan_s < 0.25

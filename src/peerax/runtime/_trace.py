@@ -10,7 +10,7 @@ from peerax.diagnostics import Location
 from peerax.runtime._exclusive import ExclusiveRun
 from peerax.runtime._loading import extension
 from peerax.runtime._settings import read_settings
-from peerax.timeline import Message, RankTime, Span, Timeline
+from peerax.timeline import Message, Pause, RankTime, Span, Timeline
 
 _SPAN = struct.Struct("9q")
 _KINDS = ("send", "recv", "exchange", "collective")
@@ -99,6 +99,7 @@ def to_timeline(recorded: dict[str, Any], rendezvous: bool) -> Timeline:
     spans: list[list[Span]] = [[] for _ in range(size)]
     ends: dict[tuple, dict[str, tuple[Span, int]]] = {}
     stuck: set[int] = set()
+    inside: list[list[tuple[float, float]]] = [[] for _ in range(size)]
     times = [[0, 0, 0, 0, 0] for _ in range(size)]  # end, inside, waiting, moving, operations
     for number, (_, ranks) in enumerate(runs):
         for rank, (rank_begin, rank_end, waiting, moving, count, data) in enumerate(ranks):
@@ -106,26 +107,38 @@ def to_timeline(recorded: dict[str, Any], rendezvous: bool) -> Timeline:
             total[0] = max(total[0], rank_end - begin_ns)
             for i, more in enumerate((rank_end - rank_begin, waiting, moving, count), 1):
                 total[i] += more
-            for fields in sorted(_SPAN.iter_unpack(data), key=lambda fields: fields[1]):
-                span = _span(rank, operations[fields[0]], fields, begin_ns)
+            inside[rank].append(((rank_begin - begin_ns) / 1e9, (rank_end - begin_ns) / 1e9))
+            mine = sorted(_SPAN.iter_unpack(data), key=lambda fields: fields[1])
+            trips = {fields[0]: fields[4] for fields in mine}  # the last number is the largest
+            for fields in mine:
+                span = _span(rank, operations[fields[0]], fields, begin_ns, trips[fields[0]])
                 spans[rank].append(span)
                 _note_ends(ends, number, span, operations[fields[0]], fields)
                 if not span.complete:
                     stuck.add(rank)
     return Timeline(
         tuple(
-            RankTime(end / 1e9, max(inside - waiting - moving, 0) / 1e9, waiting / 1e9, moving / 1e9, count)
-            for end, inside, waiting, moving, count in times
+            RankTime(end / 1e9, max(in_runs - waiting - moving, 0) / 1e9, waiting / 1e9, moving / 1e9, count)
+            for end, in_runs, waiting, moving, count in times
         ),
         tuple(span for mine in spans for span in mine),
         _messages(ends),
         tuple(sorted(stuck)),
         "measured",
         "rendezvous" if rendezvous else "buffered",
+        tuple(pause for rank, stays in enumerate(inside) for pause in _pauses(rank, stays)),
     )
 
 
-def _span(rank: int, operation: dict[str, Any], fields: tuple[int, ...], begin_ns: int) -> Span:
+def _pauses(rank: int, stays: list[tuple[float, float]]) -> Iterator[Pause]:
+    at = 0.0
+    for begin, end in sorted(stays):
+        if begin > at:
+            yield Pause(rank, at, begin)
+        at = max(at, end)
+
+
+def _span(rank: int, operation: dict[str, Any], fields: tuple[int, ...], begin_ns: int, trips: int) -> Span:
     _, start, matched, end, number, _, _, size_bytes, complete = fields
     return Span(
         rank,
@@ -137,7 +150,7 @@ def _span(rank: int, operation: dict[str, Any], fields: tuple[int, ...], begin_n
         _location(operation["site"]),
         _channels(rank, operation),
         size_bytes,
-        ((number - 1, number),) if number > 1 else (),
+        ((number - 1, trips),) if trips > 1 else (),
         operation["path"],
         bool(complete),
     )

@@ -2,6 +2,17 @@
 
 from peerax.timeline._compare import Comparison, OperationTimes, Pair
 from peerax.timeline._matrix import Matrix, Traffic
-from peerax.timeline._timeline import Message, RankTime, Span, Timeline
+from peerax.timeline._timeline import Message, Pause, RankTime, Span, Timeline
 
-__all__ = ["Comparison", "Matrix", "Message", "OperationTimes", "Pair", "RankTime", "Span", "Timeline", "Traffic"]
+__all__ = [
+    "Comparison",
+    "Matrix",
+    "Message",
+    "OperationTimes",
+    "Pair",
+    "Pause",
+    "RankTime",
+    "Span",
+    "Timeline",
+    "Traffic",
+]

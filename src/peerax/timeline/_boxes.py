@@ -1,9 +1,10 @@
 """What is drawn in the row of a rank: boxes of time, in which what is too narrow to be seen is put together."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from peerax.timeline._timeline import Span, Timeline
+from peerax.timeline._timeline import Pause, Span, Timeline
 from peerax.timeline._transfers import ends
 from peerax.timeline._units import data, duration, line_of, share
 
@@ -55,6 +56,9 @@ def boxes(timeline: Timeline, rank: int, spans: list[Span], least_s: float) -> I
     """Yield the boxes of a rank in order; successive ones shorter than least_s are one."""
     short: list[Box] = []
     for box in _pieces(timeline, rank, spans):
+        if short and box.start_s > short[-1].end_s:  # a pause
+            yield from _together(short)
+            short = []
         if box.end_s - box.start_s >= least_s or box.kind == "stuck":
             yield from _together(short)
             short = []
@@ -86,11 +90,16 @@ def _title(span: Span) -> str:
 
 
 def _pieces(timeline: Timeline, rank: int, spans: list[Span]) -> Iterator[Box]:
+    pauses = deque(pause for pause in timeline.pauses if pause.rank == rank)
+    missing = timeline.ranks[rank].operations - len(spans)
     at = 0.0
+    if missing and timeline.origin == "measured" and spans:
+        yield Box(rank, at, spans[0].start_s, "more", number=missing)
+        at, missing = spans[0].start_s, 0
     for span in spans:
         start, matched, end = span.start_s, span.matched_s, span.end_s
         if start > at:
-            yield Box(rank, at, start, "compute")
+            yield from _computing(rank, at, start, pauses)
         if not span.complete:
             yield Box(rank, start, end, "stuck", True, span)
         else:
@@ -101,11 +110,22 @@ def _pieces(timeline: Timeline, rank: int, spans: list[Span]) -> Iterator[Box]:
                 yield Box(rank, matched, end, span.kind, False, span)
         at = end
     end = timeline.ranks[rank].end_s
-    missing = timeline.ranks[rank].operations - len(spans)
     if missing:
         yield Box(rank, at, end, "more", number=missing)
     elif end > at:
-        yield Box(rank, at, end, "compute")
+        yield from _computing(rank, at, end, pauses)
+
+
+def _computing(rank: int, start_s: float, end_s: float, pauses: deque[Pause]) -> Iterator[Box]:
+    """What is between two operations, and in no pause. Takes away the pauses that it has come by."""
+    at = start_s
+    while pauses and pauses[0].start_s < end_s:
+        pause = pauses.popleft()
+        if pause.start_s > at:
+            yield Box(rank, at, pause.start_s, "compute")
+        at = max(at, pause.end_s)
+    if end_s > at:
+        yield Box(rank, at, end_s, "compute")
 
 
 def _together(short: list[Box]) -> list[Box]:

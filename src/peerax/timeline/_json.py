@@ -6,10 +6,10 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, get_args
 
-from peerax.timeline._timeline import Kind, Message, RankTime, Span, Timeline
+from peerax.timeline._timeline import Kind, Message, Pause, RankTime, Span, Timeline
 
 _VERSION = 1
-_PARTS = {"ranks": RankTime, "spans": Span, "messages": Message}
+_PARTS = {"ranks": RankTime, "spans": Span, "messages": Message, "pauses": Pause}
 
 
 def to_json(timeline: Timeline) -> str:

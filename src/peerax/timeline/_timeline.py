@@ -62,6 +62,15 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """When a rank was in no program: before its first one, or between two."""
+
+    rank: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RankTime:
     """Where the time of one rank went. It counts all operations, also those whose spans are not kept.
 
@@ -85,15 +94,17 @@ class Timeline:
     """Say what each rank did when: its operations, the messages, and where its time went.
 
     `print(timeline)` is a table; `timeline.to_html()` is a page with a picture that needs nothing else. All times are
-    in seconds since the start of the run. What a rank does outside of operations is computing ("busy").
+    in seconds since the start of the run. What a rank does outside of operations is computing ("busy"), but for pauses.
 
     Args:
         ranks: for each rank, where its time went.
-        spans: the operations, by rank and then in order; of long runs the first ones of each rank.
+        spans: the operations, by rank and then in order. Of long ones the first of each rank are kept of a simulation,
+            and the last of a run that was measured.
         messages: those between spans that are kept, by the time they were posted.
         stuck: the ranks that did not reach their end.
         origin: "simulated" or "measured".
         semantics: "rendezvous" if a send completes when it is received, or "buffered" if it completes at once.
+        pauses: by rank and then in order.
     """
 
     ranks: tuple[RankTime, ...]
@@ -102,13 +113,14 @@ class Timeline:
     stuck: tuple[int, ...] = ()
     origin: Literal["simulated", "measured"] = "simulated"
     semantics: Literal["rendezvous", "buffered"] = "rendezvous"
+    pauses: tuple[Pause, ...] = ()
 
     def __post_init__(self) -> None:
         if self.origin not in ("simulated", "measured"):
             raise ValueError(f"origin is 'simulated' or 'measured', not {self.origin!r}")
         if self.semantics not in ("rendezvous", "buffered"):
             raise ValueError(f"semantics is 'rendezvous' or 'buffered', not {self.semantics!r}")
-        named = {*self.stuck, *(span.rank for span in self.spans)}
+        named = {*self.stuck, *(span.rank for span in self.spans), *(pause.rank for pause in self.pauses)}
         named |= {rank for message in self.messages for rank in (message.source, message.destination)}
         channels = {channel for span in self.spans for channel in span.channels}
         named |= {rank for source, destination, _ in channels for rank in (source, destination)}

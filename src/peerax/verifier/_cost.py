@@ -1,6 +1,7 @@
 """What a program costs: its messages, its collectives, and what the ranks compute in between."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -65,8 +66,11 @@ class Cost:
         """
         gaps: dict[tuple, list[float]] = {}
         ended = [0.0] * timeline.size
+        pauses = [deque(pause for pause in timeline.pauses if pause.rank == rank) for rank in range(timeline.size)]
         for span in timeline.spans:
             key = span.rank, span.location, span.kind, span.path
+            while pauses[span.rank] and pauses[span.rank][0].start_s < span.start_s:  # nobody computes in a pause
+                ended[span.rank] = max(ended[span.rank], pauses[span.rank].popleft().end_s)
             gaps.setdefault(key, []).append(max(0.0, span.start_s - ended[span.rank]))
             ended[span.rank] = span.end_s
         # Where spans are missing, what lies behind the last one that was kept is not known to be computing.
