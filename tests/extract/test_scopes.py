@@ -46,6 +46,21 @@ def inside_a_scan_with_its_counter():
     return lambda x: lax.scan(lambda x, i: (mapped(x, i), None), x, jnp.arange(4))[0]
 
 
+def in_two_iterations(first, second):
+    mapped = on_line(lambda x, i: lax.cond(i == 0, first, second, x), (P("x"), P()))
+    return lambda x: lax.scan(lambda x, i: (mapped(x, i), None), x, jnp.arange(2))[0]
+
+
+@expect("PX208")
+def messages_do_not_cross_from_one_iteration_to_the_next():
+    return in_two_iterations(send, receive)
+
+
+@expect("PX207")
+def receives_do_not_cross_from_one_iteration_to_the_next():
+    return in_two_iterations(receive, send)
+
+
 @expect()
 def inside_a_branch():
     return lambda x: lax.cond(x.sum() > 0, on_line(along), same, x)
