@@ -231,9 +231,9 @@ def nothing_is_returned():
     return on_line(body, out_specs=())
 
 
-@expect()
+@expect("PX201")
 def a_branch_by_platform():
-    return on_line(lambda x: lax.platform_dependent(x, cpu=along, default=same))
+    return on_line(lambda x: lax.platform_dependent(x, default=same, cpu=send))
 
 
 @expect()
