@@ -263,6 +263,11 @@ def test_program(name):
     programs.check(name)
 
 
+def test_the_end_of_a_shard_map_is_no_operation_of_jax_lax():
+    make, _ = programs.names["inside_a_scan"]
+    assert peerax.check(make(), X, as_written_for="jax.lax").ok
+
+
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_a_mesh_that_is_set(kind):
     mesh = jax.make_mesh((4,), ("x",), axis_types=(kind,))
