@@ -224,6 +224,10 @@ class Walk:
         operands = [self._part(value, split, sizes) for value, split in specs]
         inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)
         steps += inside
+        if outermost and scope.loops and self.order is None:
+            # peerax sees to it that a message is received in the iteration in which it is sent: ranks end together.
+            everyone = (tuple(range(self.ranks.size)),)
+            steps.append(Collective("shard_map", everyone, (), site_of(eqn)))
         specs = zip(results, map(_split, eqn.params["out_specs"]), strict=True)
         return [self._put_together(value, split, sizes, new) for value, split in specs]
 
