@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerax.timeline import Timeline
+from peerax.timeline import Message, RankTime, Span, Timeline
 from peerax.verifier import Cost, Program, Recv, Send, simulate
 from tests.timeline.timelines import deadlock, line, ring_of_pairs
 from tests.timeline.trace_format import bound, checked, end_of, ns
@@ -88,6 +88,21 @@ def test_who_is_stuck():
     assert names == ["rank 0 (stuck)", "rank 1 (stuck)", "rank 2 (stuck)", "rank 3"]
     stuck = [event for event in events["X"] if event["cat"] == "stuck"]
     assert [event["name"] for event in stuck] == ["stuck: psend > 1", "stuck: psend > 2", "stuck: psend > 0"]
+
+
+def test_messages_that_are_received_before_they_are_sent():
+    """Clocks may be wrong; that costs arrows, and nothing else."""
+    spans, messages = [], []
+    for rank, other in ((0, 1), (1, 0)):
+        spans.append(Span(rank, "recv", "precv", 0.0, 0.5, 1.0, channels=((other, rank, 0),)))
+        spans.append(Span(rank, "send", "psend", 2.0, 2.5, 3.0, channels=((rank, other, 0),)))
+        messages.append(Message(rank, other, 0, 2.5, 0.5))
+    timeline = Timeline((RankTime(3.0, 1.0, 1.0, 1.0, 2),) * 2, tuple(spans), tuple(messages), (), "measured")
+    events = json.loads(timeline.to_trace_events())["traceEvents"]
+    assert [(event["ph"], event["ts"]) for event in events if event["ph"] in "sf"] == [("f", 0.5e6)] * 2 + [
+        ("s", 2.5e6)
+    ] * 2
+    assert sum(event["ph"] == "X" for event in events) == 3 * 4
 
 
 def changed(find, change):

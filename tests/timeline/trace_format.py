@@ -15,6 +15,8 @@ def checked(text):
         if event["ph"] != "M":
             assert isinstance(event["ts"], (int, float)) and math.isfinite(event["ts"]) and event["ts"] >= 0, event
         by_phase[event["ph"]].append(event)
+    times = [event["ts"] for event in events if event["ph"] != "M"]
+    assert times == sorted(times)
     assert set(by_phase) <= set("MXbesfC")
     _check_names(by_phase)
     _check_flights(by_phase)

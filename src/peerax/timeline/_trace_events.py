@@ -7,7 +7,7 @@ there. They are rounded to nanoseconds, as Perfetto does: what is inside of some
 
 import json
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Any
 
 from peerax.timeline._boxes import describe
@@ -36,37 +36,38 @@ def to_trace_events(timeline: Timeline) -> str:
         # Perfetto binds an arrow to the slice that was last begun: so it leaves the whole, and ends in its last part.
         events = [whole, *(_arrow("s", n, found[n]) for n in sent.get(id(span), ()))]
         events += [*parts, *(_arrow("f", n, found[n]) for n in received.get(id(span), ()))]
-        threads[span.rank] += sorted(events, key=_time)
+        threads[span.rank] += events
     events = [*_merged(threads), *_bytes_in_flight(timeline)]
     for number, transfer in enumerate(found):
         events += _flight(number, transfer)
     # Of equal times, the order above is kept.
-    events.sort(key=_time)
+    events.sort(key=lambda event: event["ts"])
     about = {"origin": timeline.origin, "semantics": timeline.semantics, "operations not kept": timeline.left_out}
     trace = {"traceEvents": [*_names(timeline), *events], "displayTimeUnit": "ns", "otherData": about}
     return json.dumps(trace, separators=(",", ":"))
 
 
 def _merged(threads: list[list[Event]]) -> Iterator[Event]:
-    """Yield the events of all threads by time. Where a message takes no time, its arrow still begins before it ends."""
-    heads = [(events[0]["ts"], thread, 0) for thread, events in enumerate(threads) if events]
-    heapify(heads)
+    """Yield the events of all threads so that each arrow begins before it ends, also if its message took no time."""
+    ready = [iter(events) for events in reversed(threads)]
     begun: set[int] = set()
-    held: dict[int, tuple[float, int, int]] = {}
-    while heads or held:
-        head = heappop(heads) if heads else held.popitem()[1]
-        _, thread, at = head
-        event = threads[thread][at]
-        if event["ph"] == "f" and event["id"] not in begun and heads:
-            held[event["id"]] = head
-            continue
-        yield event
-        if event["ph"] == "s":
-            begun.add(event["id"])
-            if event["id"] in held:
-                heappush(heads, held.pop(event["id"]))
-        if at + 1 < len(threads[thread]):
-            heappush(heads, (threads[thread][at + 1]["ts"], thread, at + 1))
+    held: dict[int, tuple[Event, Iterator[Event]]] = {}  # ends of arrows that have not begun, and what is behind them
+    while ready or held:
+        if not ready:  # the times of a message are wrong: its arrow is lost, and nothing else
+            number, (event, events) = held.popitem()
+            begun.add(number)
+            ready.append(chain([event], events))
+        events = ready.pop()
+        for event in events:
+            if event["ph"] == "f" and event["id"] not in begun:
+                held[event["id"]] = event, events
+                break
+            yield event
+            if event["ph"] == "s":
+                begun.add(event["id"])
+                if event["id"] in held:
+                    end, others = held.pop(event["id"])
+                    ready.append(chain([end], others))
 
 
 def _names(timeline: Timeline) -> Iterator[Event]:
@@ -137,10 +138,6 @@ def _bytes_in_flight(timeline: Timeline) -> Iterator[Event]:
 
 def _thread(rank: int) -> int:
     return rank + 1
-
-
-def _time(event: Event) -> float:
-    return event["ts"]
 
 
 def _ns(seconds: float) -> int:
