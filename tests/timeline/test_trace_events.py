@@ -120,7 +120,7 @@ def changed(find, change):
     ("find", "change"),
     [
         ({"ph": "e"}, None),
-        ({"ph": "b"}, {"id": 99}),
+        ({"ph": "b"}, {"id2": {"local": "0x99"}}),
         ({"ph": "e"}, {"ts": 0.0}),
         ({"ph": "s"}, None),
         ({"ph": "f"}, {"bp": "s"}),

@@ -1,7 +1,7 @@
 """The timeline: what happened when, in a run or in a simulation of one, and its views. Pure standard library."""
 
-from peerax.timeline._compare import Comparison, OperationTimes, Pair
+from peerax.timeline._compare import Compared, Comparison, OperationTimes
 from peerax.timeline._matrix import Matrix, Traffic
 from peerax.timeline._timeline import Message, RankTime, Span, Timeline
 
-__all__ = ["Comparison", "Matrix", "Message", "OperationTimes", "Pair", "RankTime", "Span", "Timeline", "Traffic"]
+__all__ = ["Comparison", "Matrix", "Message", "OperationTimes", "Compared", "RankTime", "Span", "Timeline", "Traffic"]

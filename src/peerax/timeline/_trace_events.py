@@ -33,7 +33,7 @@ def to_trace_events(timeline: Timeline) -> str:
     threads: list[list[Event]] = [[] for _ in range(timeline.size)]
     for span in timeline.spans:
         whole, *parts = _operation(span)
-        # Perfetto binds an arrow to the slice that was last begun: so it leaves the whole, and ends in its last part.
+        # Perfetto binds an arrow to the slice that was last begun, in the order of the file: it ends in the last part.
         events = [whole, *(_arrow("s", n, found[n]) for n in sent.get(id(span), ()))]
         events += [*parts, *(_arrow("f", n, found[n]) for n in received.get(id(span), ()))]
         threads[span.rank] += events
@@ -115,9 +115,10 @@ def _arrow(phase: str, number: int, transfer: Transfer) -> Event:
 
 def _flight(number: int, transfer: Transfer) -> Iterator[Event]:
     message = transfer.message
-    # Those of a name share a row: one for each channel.
+    # Those of a name share a row: one for each channel. A local number keeps the rows among those of the process.
     name = channel_text((message.source, message.destination, message.tag))
-    event = {"name": name, "cat": "in flight", "id": number, "pid": _PROCESS, "tid": _thread(message.source)}
+    where = {"id2": {"local": hex(number)}, "pid": _PROCESS, "tid": _thread(message.source)}
+    event = {"name": name, "cat": "in flight", **where}
     args = {"bytes": message.size_bytes}
     yield {"ph": "b", **event, "ts": _ns(message.posted_s) / 1000, "args": args}
     yield {"ph": "e", **event, "ts": _ns(message.received_s) / 1000}
