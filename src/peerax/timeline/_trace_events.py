@@ -100,17 +100,31 @@ def _operation(span: Span) -> Iterator[Event]:
 
 
 def _slice(span: Span, name: str, category: str, start: int, end: int, args: dict[str, Any]) -> Event:
-    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    # A tenth of a nanosecond more: who adds up floating-point numbers may else find the end of an arrow behind it.
+    times = {"ts": start / 1000, "dur": (end - start) / 1000 + (1e-4 if end > start else 0.0)}
     return {"ph": "X", "name": name, "cat": category, "pid": _PROCESS, "tid": _thread(span.rank), **times, "args": args}
 
 
 def _arrow(phase: str, number: int, transfer: Transfer) -> Event:
-    message = transfer.message
-    sends = phase == "s"
-    rank, seconds = (message.source, message.posted_s) if sends else (message.destination, message.received_s)
+    message, sends = transfer.message, phase == "s"
+    rank = message.source if sends else message.destination
     event = {"ph": phase, "name": "message", "cat": "message", "id": number, "pid": _PROCESS, "tid": _thread(rank)}
     # Without "bp" the arrow would end at the next slice, and not at the one that it is in.
-    return {**event, "ts": _ns(seconds) / 1000, **({} if sends else {"bp": "e"})}
+    return {**event, "ts": _inside(transfer)[not sends] / 1000, **({} if sends else {"bp": "e"})}
+
+
+def _inside(transfer: Transfer) -> tuple[int, int]:
+    """Return when an arrow begins and ends: a nanosecond inside of its slices, where another one may touch them.
+
+    A message that takes no time leaves no room for that.
+    """
+    message, send, recv = transfer.message, transfer.send, transfer.recv
+    posted, received = _ns(message.posted_s), _ns(message.received_s)
+    if posted + 1 < min(_ns(send.end_s), received):
+        posted += 1
+    if received - 1 >= max(posted, _ns(recv.matched_s)):
+        received -= 1
+    return posted, received
 
 
 def _flight(number: int, transfer: Transfer) -> Iterator[Event]:
