@@ -51,7 +51,7 @@ class Report:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return all that the verdict relies on, how sends complete as well; what cannot be traced relies on nothing."""
+        """Return all that the verdict relies on, also how sends complete; nothing, if the program cannot be traced."""
         return (_ASSUMED[self.semantics], *self.assumptions) if self.size else ()
 
     def raise_if_unsafe(self) -> None:
