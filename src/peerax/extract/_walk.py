@@ -284,6 +284,8 @@ def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:
         ]
         inside, results = walk.run(*chosen[0], operands, scope)
         steps += inside
+        file, line = site_of(eqn)
+        walk.assumptions[f"the branch for {walk.platform} is taken at {file}:{line}"] = None
         return results
     walked = [walk.run(*branch, operands, scope) for branch in branches]
     steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn), scope.ranks))
