@@ -59,7 +59,7 @@ def test_progress_on_a_terminal(tmp_path, quiet):
     words = ["-m", "peerax", "run", "--devices", "4", *(["--quiet"] if quiet else []), str(tmp_path / "program.py")]
     assert os.waitstatus_to_exitcode(pty.spawn([sys.executable, *words], read)) == 0
     text = b"".join(shown).decode()
-    assert ("no output for 5 s; the ranks:" in text) != quiet
+    assert (" s; the ranks:" in text) != quiet
     assert ("rank 1: waits in precv" in text) != quiet
     # What was shown is gone when the script goes on.
     assert text.index("start") < text.rindex("end") and "the ranks:" not in text[text.rindex("end") :]
