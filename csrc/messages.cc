@@ -4,6 +4,7 @@
 #include <new>
 #include <thread>
 
+#include "faults.h"
 #include "report.h"
 #include "resume_pool.h"
 #include "session.h"
@@ -148,6 +149,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
     rank.messages += static_cast<std::int64_t>(arrays.size());
     rank.size_bytes += static_cast<std::int64_t>(size_bytes);
   }
+  faults::Delay();
   std::unique_lock<std::mutex> lock(rotation.mutex);
   if (failed_.load(std::memory_order_acquire)) {
     for (const View& array : arrays) Zero(array);
@@ -169,6 +171,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
   rotation.missing = rotation.members.size();
   const auto move = std::make_shared<Move>(rotation.arrays, rotation.cycle);
   lock.unlock();
+  faults::Delay();
   for (Rank* other : others) Matched(*other);
   MoveTogether(others, move);
   for (Rank* other : others) Complete(*other);
@@ -177,6 +180,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
 void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view) {
   ++rank.messages;
   rank.size_bytes += static_cast<std::int64_t>(view.size_bytes);
+  faults::Delay();
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
   ++channel.sent;
@@ -185,6 +189,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
     const Receive receive = channel.receives.front();
     channel.receives.pop_front();
     lock.unlock();
+    faults::Delay();
     Matched(*receive.rank);
     if (!TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
       Zero({receive.data, receive.size_bytes});
@@ -227,7 +232,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
       return;
     }
   }
-  message.owned.data.reset(new (std::nothrow) char[view.size_bytes]);
+  if (!faults::NoMemory()) message.owned.data.reset(new (std::nothrow) char[view.size_bytes]);
   if (message.owned.data == nullptr) {
     lock.unlock();
     Fail("PX307", {operation.site}, {"no memory is left for a buffer of " + std::to_string(view.size_bytes) + " bytes"});
@@ -239,6 +244,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
 }
 
 void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view) {
+  faults::Delay();
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) {
     Zero(view);
@@ -255,6 +261,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
   const Message message = std::move(channel.messages.front());
   channel.messages.pop_front();
   lock.unlock();
+  faults::Delay();
   if (message.lender != nullptr) Matched(*message.lender);
   if (TypesAgree(*message.operation, message.leaf, message.size_bytes, operation, leaf, view.size_bytes, channel)) {
     Copy(view.data, message.data, view.size_bytes);
@@ -294,6 +301,7 @@ bool Session::LookOut(Rank& rank) {
       std::this_thread::yield();
     }
   }
+  faults::Delay();
   ErrandState state = ErrandState::kWelcome;
   if (!rank.errand_state.compare_exchange_strong(state, ErrandState::kRefused, std::memory_order_acq_rel)) {
     while (rank.errand_state.load(std::memory_order_acquire) != ErrandState::kThere) std::this_thread::yield();
@@ -322,6 +330,7 @@ void Session::MoveTogether(const std::vector<Rank*>& others, const std::shared_p
   for (auto other = others.begin(); other != others.end() && helpers != 0; ++other) {
     ErrandState state = ErrandState::kWelcome;
     if ((*other)->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+      faults::Delay();
       (*other)->errand = {{}, {}, nullptr, move};
       (*other)->errand_state.store(ErrandState::kThere, std::memory_order_release);
       --helpers;
@@ -338,6 +347,7 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   MayLookOut(sender, from.size_bytes);
   ErrandState state = ErrandState::kWelcome;
   if (to.rank->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+    faults::Delay();
     to.rank->errand = {from, {to.data, to.size_bytes}, &sender, nullptr};
     to.rank->errand_state.store(ErrandState::kThere, std::memory_order_release);
     return;
@@ -346,6 +356,7 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   RunOnResumeThread([this, keep = shared_from_this(), &sender, from, to] {
     Copy(to.data, from.data, from.size_bytes);
     Complete(sender);
+    faults::Delay();
     if (to.rank->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Resume(*to.rank);
     } else if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
