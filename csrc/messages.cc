@@ -65,8 +65,7 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
       if (operation.group[i] == operation.group[rank.index]) members.push_back(i);
     }
     auto& gathering = gatherings_[members];
-    if (gathering == nullptr) gathering = std::make_unique<Gathering>();
-    gathering->size = static_cast<std::int32_t>(members.size());
+    if (gathering == nullptr) gathering = std::make_unique<Gathering>(members.size());
     ends.gathering = gathering.get();
     return ends;
   }

@@ -16,7 +16,7 @@ namespace {
 // With many more ranks than cores a rank had better leave its core to others.
 constexpr int kRanksPerCore = 2;
 // How long ranks of a failed run wait at its end for one that may never come, since XLA ended it by an error.
-constexpr double kEndLimit_s = 5.0;
+constexpr double kEndLimit_s = 1.0;
 
 }  // namespace
 
@@ -92,7 +92,7 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
       return;
     }
   }
-  if (static_cast<std::int32_t>(gathering.arrived.size()) + 1 < gathering.size) {
+  if (gathering.arrived.size() + 1 < gathering.size) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
     gathering.arrived.push_back(&rank);
     return;
