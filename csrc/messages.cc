@@ -4,6 +4,7 @@
 #include <new>
 #include <thread>
 
+#include "faults.h"
 #include "report.h"
 #include "resume_pool.h"
 #include "session.h"
@@ -64,10 +65,7 @@ Rank::Ends& Session::FindEnds(Rank& rank, const Operation& operation) {
       if (operation.group[i] == operation.group[rank.index]) members.push_back(i);
     }
     auto& gathering = gatherings_[members];
-    if (gathering == nullptr) {
-      gathering = std::make_unique<Gathering>();
-      gathering->size = static_cast<std::int32_t>(members.size());
-    }
+    if (gathering == nullptr) gathering = std::make_unique<Gathering>(members.size());
     ends.gathering = gathering.get();
     return ends;
   }
@@ -150,6 +148,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
     rank.messages += static_cast<std::int64_t>(arrays.size());
     rank.size_bytes += static_cast<std::int64_t>(size_bytes);
   }
+  faults::Delay();
   std::unique_lock<std::mutex> lock(rotation.mutex);
   if (failed_.load(std::memory_order_acquire)) {
     for (const View& array : arrays) Zero(array);
@@ -171,6 +170,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
   rotation.missing = rotation.members.size();
   const auto move = std::make_shared<Move>(rotation.arrays, rotation.cycle);
   lock.unlock();
+  faults::Delay();
   for (Rank* other : others) Matched(*other);
   MoveTogether(others, move);
   for (Rank* other : others) Complete(*other);
@@ -179,6 +179,7 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
 void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view) {
   ++rank.messages;
   rank.size_bytes += static_cast<std::int64_t>(view.size_bytes);
+  faults::Delay();
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
   ++channel.sent;
@@ -187,6 +188,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
     const Receive receive = channel.receives.front();
     channel.receives.pop_front();
     lock.unlock();
+    faults::Delay();
     Matched(*receive.rank);
     if (!TypesAgree(operation, leaf, view.size_bytes, *receive.operation, receive.leaf, receive.size_bytes, channel)) {
       Zero({receive.data, receive.size_bytes});
@@ -229,7 +231,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
       return;
     }
   }
-  message.owned.data.reset(new (std::nothrow) char[view.size_bytes]);
+  if (!faults::NoMemory()) message.owned.data.reset(new (std::nothrow) char[view.size_bytes]);
   if (message.owned.data == nullptr) {
     lock.unlock();
     Fail("PX307", {operation.site}, {"no memory is left for a buffer of " + std::to_string(view.size_bytes) + " bytes"});
@@ -241,6 +243,7 @@ void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std
 }
 
 void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, View view) {
+  faults::Delay();
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) {
     Zero(view);
@@ -257,6 +260,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
   const Message message = std::move(channel.messages.front());
   channel.messages.pop_front();
   lock.unlock();
+  faults::Delay();
   if (message.lender != nullptr) Matched(*message.lender);
   if (TypesAgree(*message.operation, message.leaf, message.size_bytes, operation, leaf, view.size_bytes, channel)) {
     Copy(view.data, message.data, view.size_bytes);
@@ -296,6 +300,7 @@ bool Session::LookOut(Rank& rank) {
       std::this_thread::yield();
     }
   }
+  faults::Delay();
   ErrandState state = ErrandState::kWelcome;
   if (!rank.errand_state.compare_exchange_strong(state, ErrandState::kRefused, std::memory_order_acq_rel)) {
     while (rank.errand_state.load(std::memory_order_acquire) != ErrandState::kThere) std::this_thread::yield();
@@ -324,6 +329,7 @@ void Session::MoveTogether(const std::vector<Rank*>& others, const std::shared_p
   for (auto other = others.begin(); other != others.end() && helpers != 0; ++other) {
     ErrandState state = ErrandState::kWelcome;
     if ((*other)->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+      faults::Delay();
       (*other)->errand = {{}, {}, nullptr, move};
       (*other)->errand_state.store(ErrandState::kThere, std::memory_order_release);
       --helpers;
@@ -340,6 +346,7 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   MayLookOut(sender, from.size_bytes);
   ErrandState state = ErrandState::kWelcome;
   if (to.rank->errand_state.compare_exchange_strong(state, ErrandState::kComing, std::memory_order_acq_rel)) {
+    faults::Delay();
     to.rank->errand = {from, {to.data, to.size_bytes}, &sender, nullptr};
     to.rank->errand_state.store(ErrandState::kThere, std::memory_order_release);
     return;
@@ -348,6 +355,7 @@ void Session::HandOver(Rank& sender, ConstView from, const Receive& to) {
   RunOnResumeThread([this, keep = shared_from_this(), &sender, from, to] {
     Copy(to.data, from.data, from.size_bytes);
     Complete(sender);
+    faults::Delay();
     if (to.rank->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Resume(*to.rank);
     } else if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "faults.h"
+
 namespace peerax {
 namespace {
 
@@ -34,6 +36,7 @@ void WorkerLoop(std::function<void()> task) {
   Pool& pool = ThePool();
   Worker self;
   while (true) {
+    faults::Delay();
     task();
     task = nullptr;
     std::unique_lock<std::mutex> lock(pool.mutex);
@@ -60,6 +63,7 @@ void RunOnResumeThread(std::function<void()> task) {
   {
     std::lock_guard<std::mutex> lock(pool.mutex);
     if (!pool.idle.empty()) {
+      std::swap(pool.idle[faults::Pick(pool.idle.size())], pool.idle.back());
       Worker* worker = pool.idle.back();
       pool.idle.pop_back();
       worker->task = std::move(task);

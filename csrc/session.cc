@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "faults.h"
 #include "report.h"
 #include "resume_pool.h"
 #include "settings.h"
@@ -15,7 +16,7 @@ namespace {
 // With many more ranks than cores a rank had better leave its core to others.
 constexpr int kRanksPerCore = 2;
 // How long ranks of a failed run wait at its end for one that may never come, since XLA ended it by an error.
-constexpr double kEndLimit_s = 5.0;
+constexpr double kEndLimit_s = 1.0;
 
 }  // namespace
 
@@ -78,6 +79,7 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
   Rank::Ends& ends = FindEnds(rank, operation);
   Gathering& gathering = *ends.gathering;
   Enter(rank, operation, ends, 0);
+  faults::Delay();
   std::unique_lock<std::mutex> lock(gathering.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
   if (!gathering.arrived.empty()) {
@@ -90,7 +92,7 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
       return;
     }
   }
-  if (static_cast<std::int32_t>(gathering.arrived.size()) + 1 < gathering.size) {
+  if (gathering.arrived.size() + 1 < gathering.size) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);
     gathering.arrived.push_back(&rank);
     return;
@@ -98,6 +100,7 @@ void Session::StartGather(Rank& rank, const Operation& operation) {
   std::vector<Rank*> others;
   others.swap(gathering.arrived);
   lock.unlock();
+  faults::Delay();
   rank.may_enter = true;
   for (Rank* other : others) {
     other->may_enter = true;
@@ -113,6 +116,7 @@ bool Session::MayEnterCollective(Rank& rank) {
 }
 
 void Session::StartEnd(Rank& rank) {
+  faults::Delay();
   std::lock_guard<std::mutex> lock(mutex_);
   rank.operation.store(nullptr, std::memory_order_relaxed);
   rank.takes_part = false;
@@ -136,6 +140,7 @@ bool Session::Park(Rank& rank) {
   const std::int64_t now_ns = NowNs();
   rank.parked_since_ns.store(now_ns, std::memory_order_relaxed);
   last_progress_ns_.store(now_ns, std::memory_order_relaxed);
+  faults::Delay();
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     rank.parked_since_ns.store(0, std::memory_order_relaxed);
     rank.resume = nullptr;
@@ -143,12 +148,15 @@ bool Session::Park(Rank& rank) {
     if (rank.ended.load(std::memory_order_relaxed)) Leave();
     return true;
   }
+  faults::Delay();
   if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
   return false;
 }
 
 void Session::Complete(Rank& rank) {
+  faults::Delay();
   if (rank.remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  faults::Delay();
   // A rank that waited at its end leaves, and runs no more.
   if (!rank.ended.load(std::memory_order_acquire)) active_.fetch_add(1, std::memory_order_acq_rel);
   RunOnResumeThread([this, &rank] { Resume(rank); });
@@ -181,10 +189,12 @@ void Session::EndRank(Rank& rank) {
 
 void Session::Leave() {
   const std::shared_ptr<Session> keep = shared_from_this();
+  faults::Delay();
   if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) OnQuiet();
 }
 
 void Session::OnQuiet() {
+  faults::Delay();
   std::lock_guard<std::mutex> lock(mutex_);
   if (finished_ || active_.load(std::memory_order_acquire) != 0) return;
   bool all_ended = true;
@@ -214,6 +224,7 @@ void Session::FailLocked(Failure failure) {
   failure_ = std::move(failure);
   failed_since_ns_ = NowNs();
   failed_.store(true, std::memory_order_release);
+  faults::Delay();
   {
     Totals& totals = TheTotals();
     std::lock_guard<std::mutex> lock(totals.mutex);

@@ -36,8 +36,11 @@ std::int64_t NowNs();
 
 // The members of one collective that have arrived.
 struct Gathering {
-  std::mutex mutex;
-  std::int32_t size = 0;
+  explicit Gathering(std::size_t size) : size(size) {}
+
+  const std::size_t size;
+
+  std::mutex mutex;  // guards what follows
   std::vector<Rank*> arrived;
 };
 

@@ -20,6 +20,7 @@ void TracedRun::Add(std::size_t rank, const TracedSpan& span) {
 
 void Trace::Start(std::size_t most_spans) {
   std::lock_guard<std::mutex> lock(mutex_);
+  ++recording_;
   most_spans_ = most_spans;
   spans_ = 0;
   forgotten_runs_ = 0;
@@ -33,7 +34,7 @@ void Trace::Stop() { on_.store(false, std::memory_order_relaxed); }
 std::unique_ptr<TracedRun> Trace::NewRun(std::size_t size) {
   if (!on()) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
-  return std::make_unique<TracedRun>(size, std::max<std::size_t>(1, most_spans_ / size));
+  return std::make_unique<TracedRun>(size, std::max<std::size_t>(1, most_spans_ / size), recording_);
 }
 
 void Trace::Describe(const Operation& operation) {
@@ -43,7 +44,8 @@ void Trace::Describe(const Operation& operation) {
 
 void Trace::Take(std::unique_ptr<TracedRun> run) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!on()) return;  // it was stopped meanwhile, and what it has was taken
+  // It was stopped meanwhile, and what it has was taken; or another one was begun, which has not seen its operations.
+  if (!on() || run->recording != recording_) return;
   for (const TracedRank& rank : run->ranks) spans_ += rank.spans.size();
   runs_.push_back(std::move(run));
   while (spans_ > most_spans_ && runs_.size() > 1) {
@@ -51,6 +53,11 @@ void Trace::Take(std::unique_ptr<TracedRun> run) {
     runs_.pop_front();
     ++forgotten_runs_;
   }
+}
+
+std::int64_t Trace::forgotten_runs() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return forgotten_runs_;
 }
 
 std::deque<std::unique_ptr<TracedRun>> Trace::TakeRuns() {

@@ -38,10 +38,12 @@ struct TracedRank {
 
 // Each rank is written by the rank itself only.
 struct TracedRun {
-  TracedRun(std::size_t size, std::size_t most_spans) : ranks(size), most_spans(most_spans) {}
+  TracedRun(std::size_t size, std::size_t most_spans, std::int64_t recording)
+      : ranks(size), most_spans(most_spans), recording(recording) {}
 
   std::vector<TracedRank> ranks;
-  std::size_t most_spans;  // of one rank
+  const std::size_t most_spans;  // of one rank
+  const std::int64_t recording;  // which Start it belongs to
   bool failed = false;
 
   void Add(std::size_t rank, const TracedSpan& span);
@@ -61,11 +63,12 @@ class Trace {
   // What was recorded, in the order in which the runs ended; nothing of it is left.
   std::deque<std::unique_ptr<TracedRun>> TakeRuns();
   std::map<std::int64_t, Operation> TakeOperations();
-  std::int64_t forgotten_runs() const { return forgotten_runs_; }
+  std::int64_t forgotten_runs();
 
  private:
   std::atomic<bool> on_{false};
   std::mutex mutex_;  // guards what follows
+  std::int64_t recording_ = 0;
   std::size_t most_spans_ = 0;
   std::size_t spans_ = 0;
   std::int64_t forgotten_runs_ = 0;

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,14 +24,20 @@ struct Open {
   std::int32_t joined = 0;
 };
 
+struct Watched {
+  std::int64_t run;
+  std::weak_ptr<Session> session;
+};
+
 struct Registry {
   std::mutex mutex;
   std::condition_variable changed;
   // A session is listed until all ranks have joined it; after that it lives as long as a rank uses it.
   std::map<std::pair<std::int64_t, const void*>, Open> joining;
-  std::vector<std::weak_ptr<Session>> watched;
+  std::vector<Watched> watched;
   bool started = false;
-  bool interrupted = false;  // sessions that open now fail at once
+  bool interrupted = false;    // sessions that open now fail at once
+  std::set<std::int64_t> given_up;  // so do those of these runs, of which some rank may still come
 };
 
 // Never destroyed: the watchdog's thread uses it.
@@ -49,10 +56,10 @@ void Watch() {
       registry.changed.wait(lock, [&] { return !registry.watched.empty(); });
       registry.changed.wait_for(lock, std::chrono::duration<double>(next_s), [] { return false; });
       auto& watched = registry.watched;
-      watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.expired(); }),
+      watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.session.expired(); }),
                     watched.end());
-      for (const auto& weak : watched) {
-        if (auto session = weak.lock()) sessions.push_back(std::move(session));
+      for (const auto& each : watched) {
+        if (auto session = each.session.lock()) sessions.push_back(std::move(session));
       }
     }
     next_s = kLookAtLeastEvery_s;
@@ -65,15 +72,15 @@ void Watch() {
 }
 
 // registry.mutex held.
-void StartWatching(Registry& registry, const std::shared_ptr<Session>& session) {
+void StartWatching(Registry& registry, std::int64_t run, const std::shared_ptr<Session>& session) {
   auto& watched = registry.watched;
   // Dead entries are dropped here too, or 1,000 short runs would pile up between two looks.
   if (watched.size() >= 16) {
-    watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.expired(); }),
+    watched.erase(std::remove_if(watched.begin(), watched.end(), [](const auto& w) { return w.session.expired(); }),
                   watched.end());
   }
   const bool first = watched.empty();
-  watched.push_back(session);
+  watched.push_back({run, session});
   if (!registry.started) {
     registry.started = true;
     std::thread(Watch).detach();
@@ -92,8 +99,8 @@ Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std:
   Open& open = registry.joining[key];
   if (open.session == nullptr) {
     open.session = std::make_shared<Session>(size, devices);
-    StartWatching(registry, open.session);
-    if (registry.interrupted) open.session->Interrupt();
+    StartWatching(registry, run, open.session);
+    if (registry.interrupted || registry.given_up.count(run) != 0) open.session->Interrupt();
   }
   const std::shared_ptr<Session> session = open.session;
   session->rank(rank).keep = session;
@@ -108,8 +115,11 @@ void InterruptSessions(bool on) {
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.interrupted = on;
   if (!on) return;
-  for (const auto& weak : registry.watched) {
-    if (auto session = weak.lock()) sessions.push_back(std::move(session));
+  for (const auto& watched : registry.watched) {
+    auto session = watched.session.lock();
+    if (session == nullptr) continue;
+    registry.given_up.insert(watched.run);
+    sessions.push_back(std::move(session));
   }
   for (const auto& session : sessions) session->Interrupt();
 }
@@ -118,8 +128,8 @@ void AbandonSessions() {
   Registry& registry = TheRegistry();
   std::vector<std::shared_ptr<Session>> sessions;  // destroyed after the lock is released
   std::lock_guard<std::mutex> lock(registry.mutex);
-  for (const auto& weak : registry.watched) {
-    if (auto session = weak.lock()) sessions.push_back(std::move(session));
+  for (const auto& watched : registry.watched) {
+    if (auto session = watched.session.lock()) sessions.push_back(std::move(session));
   }
   for (auto& [key, open] : registry.joining) sessions.push_back(std::move(open.session));
   registry.joining.clear();
@@ -132,8 +142,8 @@ std::vector<std::string> DescribeSessions() {
   std::vector<std::string> lines;
   {
     std::lock_guard<std::mutex> lock(registry.mutex);
-    for (const auto& weak : registry.watched) {
-      if (auto session = weak.lock()) sessions.push_back(std::move(session));
+    for (const auto& watched : registry.watched) {
+      if (auto session = watched.session.lock()) sessions.push_back(std::move(session));
     }
   }
   for (const auto& session : sessions) {
@@ -147,7 +157,7 @@ int OpenSessionCount() {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   int count = 0;
-  for (const auto& weak : registry.watched) count += weak.expired() ? 0 : 1;
+  for (const auto& watched : registry.watched) count += watched.session.expired() ? 0 : 1;
   return count;
 }
 

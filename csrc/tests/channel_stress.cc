@@ -1,9 +1,11 @@
 // Random programs on many ranks and in many runs at once, right ones and wrong ones; what they receive and how they
-// fail is known beforehand. Usage: channel_stress [SECONDS [SEED]]. Exits with 0 only if all was as expected.
+// fail is known beforehand. Usage: channel_stress [SECONDS [SEED]], or channel_stress --seeds COUNT [SEED] for a few
+// programs from each of so many seeds. Exits with 0 only if all was as expected.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -11,9 +13,11 @@
 #include <vector>
 
 #include "execution.h"
+#include "faults.h"
 #include "program.h"
 #include "resume_pool.h"
 #include "settings.h"
+#include "tracing.h"
 #include "watchdog.h"
 
 namespace peerax::stress {
@@ -21,6 +25,7 @@ namespace {
 
 constexpr int kDrivers = 4;
 constexpr double kSlice_s = 1.0;
+constexpr int kProgramsPerSeed = 2;  // of each driver
 constexpr double kNoLimit_s = 600;
 constexpr double kShortLimit_s = 0.002;
 
@@ -120,30 +125,40 @@ void Print(const char* name, const Tally& tally) {
               static_cast<double>(tally.size_bytes) / (1 << 20));
 }
 
-int Main(double seconds, std::uint64_t seed) {
+constexpr std::int64_t kMost = INT64_MAX;
+constexpr Mode kModes[] = {{"buffered", false, kNoLimit_s, kMost},
+                           {"rendezvous", true, kNoLimit_s, kMost},
+                           {"short", false, kShortLimit_s, kMost}};
+constexpr int kModeCount = sizeof kModes / sizeof kModes[0];
+
+// Nothing of all runs is left, and all of them are counted.
+void CheckEnd(const Tally& total) {
+  for (const auto& [code, count] : total.codes) std::printf("%s %lld times\n", code.c_str(), static_cast<long long>(count));
+  CheckTotals(total);
+  WaitUntil("no resume thread is left", 10, [] { return ResumeThreadCount() == 0; });
+}
+
+int RunFor(double seconds, std::uint64_t seed) {
   std::printf("channel_stress: %g s, seed %llu\n", seconds, static_cast<unsigned long long>(seed));
   const auto start = Clock::now();
   StartGuard(1.5 * seconds + 45);
-  const std::int64_t most = INT64_MAX;
-  const Mode modes[] = {{"buffered", false, kNoLimit_s, most},
-                        {"rendezvous", true, kNoLimit_s, most},
-                        {"short", false, kShortLimit_s, most}};
-  constexpr int mode_count = sizeof modes / sizeof modes[0];
-  std::vector<Tally> tallies(mode_count);
+  faults::Seed(seed);
+  auto tracing = std::make_unique<Tracing>();
+  std::vector<Tally> tallies(kModeCount);
   Tally total;
-  for (int slice = 0; slice < mode_count || Since(start) < seconds; ++slice) {
+  for (int slice = 0; slice < kModeCount || Since(start) < seconds; ++slice) {
     const auto slice_start = Clock::now();
-    const Mode& mode = modes[slice % mode_count];
-    tallies[slice % mode_count].Add(RunDrivers(
+    const Mode& mode = kModes[slice % kModeCount];
+    tallies[slice % kModeCount].Add(RunDrivers(
         mode, seed + slice, [&](int) { return Since(slice_start) < kSlice_s; }, Any));
   }
-  for (int i = 0; i < mode_count; ++i) {
-    Print(modes[i].name, tallies[i]);
+  for (int i = 0; i < kModeCount; ++i) {
+    Print(kModes[i].name, tallies[i]);
     total.Add(tallies[i]);
   }
   // Mistakes that take their own settings.
   const auto once = [](int i) { return i < 4; };
-  Tally tally = RunDrivers({"late", false, 0.05, most}, seed, [](int i) { return i < 1; },
+  Tally tally = RunDrivers({"late", false, 0.05, kMost}, seed, [](int i) { return i < 1; },
                            [](Random&) { return Mistake::kLate; });
   Print("late", tally);
   total.Add(tally);
@@ -151,10 +166,33 @@ int Main(double seconds, std::uint64_t seed) {
                      [](Random&) { return Mistake::kBufferLimit; });
   Print("limit", tally);
   total.Add(tally);
-  for (const auto& [code, count] : total.codes) std::printf("%s %lld times\n", code.c_str(), static_cast<long long>(count));
-  CheckTotals(total);
-  WaitUntil("no resume thread is left", 10, [] { return ResumeThreadCount() == 0; });
-  std::printf("channel_stress: all as expected, %.1f s\n", Since(start));
+  const std::int64_t spans = tracing->spans();
+  tracing.reset();
+  if (spans == 0) Die("nothing was traced");
+  CheckEnd(total);
+  std::printf("channel_stress: all as expected, %lld spans traced, %.1f s\n", static_cast<long long>(spans), Since(start));
+  return 0;
+}
+
+int RunSeeds(std::int64_t count, std::uint64_t seed) {
+  std::printf("channel_stress: %lld seeds from %llu%s\n", static_cast<long long>(count),
+              static_cast<unsigned long long>(seed), faults::kOn ? ", with faults" : "");
+  const auto start = Clock::now();
+  Tracing tracing;
+  std::vector<Tally> tallies(kModeCount);
+  Tally total;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t now = seed + static_cast<std::uint64_t>(i);
+    faults::Seed(now);
+    tallies[i % kModeCount].Add(RunDrivers(kModes[i % kModeCount], now, [](int k) { return k < kProgramsPerSeed; }, Any));
+  }
+  for (int i = 0; i < kModeCount; ++i) {
+    Print(kModes[i].name, tallies[i]);
+    total.Add(tallies[i]);
+  }
+  CheckEnd(total);
+  std::printf("channel_stress: all as expected, %lld spans traced, %.1f s\n", static_cast<long long>(tracing.spans()),
+              Since(start));
   return 0;
 }
 
@@ -162,8 +200,11 @@ int Main(double seconds, std::uint64_t seed) {
 }  // namespace peerax::stress
 
 int main(int argc, char** argv) {
+  if (argc > 2 && std::strcmp(argv[1], "--seeds") == 0) {
+    return peerax::stress::RunSeeds(std::atoll(argv[2]), argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+  }
   const double seconds = argc > 1 ? std::atof(argv[1]) : 15;
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  if (!(seconds > 0)) peerax::stress::Die("usage: channel_stress [SECONDS [SEED]]");
-  return peerax::stress::Main(seconds, seed);
+  if (!(seconds > 0)) peerax::stress::Die("usage: channel_stress [SECONDS [SEED]] or channel_stress --seeds COUNT [SEED]");
+  return peerax::stress::RunFor(seconds, seed);
 }

@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -39,6 +40,8 @@ class Maker {
   Step& Add(Kind kind, const char* name, std::int64_t tag, std::vector<std::size_t> sizes) {
     const std::string line = std::to_string(program_.steps.size() + 1);
     Step& step = program_.steps.emplace_back();
+    static std::atomic<std::int64_t> operations{0};
+    step.operation.id = operations.fetch_add(1, std::memory_order_relaxed);
     step.operation.kind = kind;
     step.operation.name = name;
     step.operation.site = "stress.py:" + line;

@@ -7,6 +7,13 @@ from typing import Any, Protocol
 import jax
 from jax._src.interpreters import pxla
 
+from peerax._jax._waiting import Wait
+
+_LOOK_S = 0.25
+# How long the call of a run that failed or was interrupted waits for its ranks, which go on without waiting. One may be
+# in a callback for long. Those that wait for one that XLA has ended give up within a second.
+_GIVE_UP_S = 2.0
+
 
 class Run(Protocol):
     """What is told of one execution."""
@@ -54,16 +61,19 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
 
     def _finish(self, sharded_token):
         """Wait until all ranks are at their end, and raise if the run failed."""
+        tokens = [sharded_token.get_token(i) for i in range(len(self._local_devices))]
+        wait = Wait(tokens)
+        report = ""
         try:
-            first = self._wait(sharded_token)
+            while not report and not wait.is_over(_LOOK_S):
+                report = self.run.take_failure()
+            self.run.is_over = wait.is_over(_GIVE_UP_S)
         except BaseException:  # an interrupt: the ranks still use what belongs to this run
             self.run.interrupt()
-            self._wait(sharded_token)
-            self.run.is_over = True
+            self.run.is_over = wait.is_over(_GIVE_UP_S)
             self.run.take_failure()
             raise
-        self.run.is_over = True
-        report = self.run.take_failure()
+        first, report = wait.error, report or self.run.take_failure()
         if report and first is not None and report.splitlines()[0] not in str(first):
             # A rank that a callback's error ended is why others waited in vain.
             first.add_note(report)
@@ -72,16 +82,6 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
             raise jax.errors.JaxRuntimeError(f"ABORTED: {report}")
         if first is not None:
             raise first
-
-    def _wait(self, sharded_token) -> Exception | None:
-        """Return the first error that a rank ended with."""
-        first = None
-        for i in range(len(self._local_devices)):
-            try:
-                sharded_token.get_token(i).block_until_ready()
-            except jax.errors.JaxRuntimeError as error:
-                first = first or error
-        return first
 
 
 _effect: Any = None

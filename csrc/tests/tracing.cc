@@ -1,0 +1,54 @@
+// See tracing.h.
+#include "tracing.h"
+
+#include <chrono>
+#include <string>
+
+#include "execution.h"
+#include "program.h"
+#include "trace.h"
+
+namespace peerax::stress {
+
+Tracing::Tracing() : thread_([this] { Go(); }) {}
+
+Tracing::~Tracing() {
+  stop_ = true;
+  thread_.join();
+}
+
+void Tracing::Go() {
+  Random random(1);
+  while (!stop_) {
+    // From so few that each rank keeps one span and each run displaces the one before, to all.
+    TheTrace().Start(random.OneIn(3) ? 4 : random.OneIn(2) ? 200 : 100'000);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Below(20'000)));
+    if (random.OneIn(4)) continue;  // begun anew, as after one that was given up
+    TheTrace().Stop();
+    Check();
+  }
+  TheTrace().Stop();
+  Check();
+}
+
+void Tracing::Check() {
+  const auto operations = TheTrace().TakeOperations();
+  const auto runs = TheTrace().TakeRuns();
+  if (TheTrace().forgotten_runs() < 0) Die("a trace has forgotten fewer runs than none");
+  for (const auto& run : runs) {
+    for (const TracedRank& rank : run->ranks) {
+      if (rank.spans.size() > run->most_spans) Die("a rank has more spans than are kept");
+      if (static_cast<std::int64_t>(rank.spans.size()) > rank.operations) Die("a rank has spans that nobody counted");
+      for (const TracedSpan& span : rank.spans) {
+        ++spans_;
+        const std::string name = "span " + std::to_string(span.number) + " of operation " + std::to_string(span.operation);
+        if (operations.count(span.operation) == 0) Die(name + ": nobody knows the operation");
+        if (span.number < 1 || span.sent < 0 || span.received < 0) Die(name + ": wrong numbers");
+        if (span.start_ns > span.matched_ns || span.matched_ns > span.end_ns) Die(name + ": its times are out of order");
+        if (span.start_ns < rank.begin_ns || span.end_ns > rank.end_ns) Die(name + ": outside of its run");
+      }
+    }
+  }
+}
+
+}  // namespace peerax::stress

@@ -1,0 +1,64 @@
+"""Waits in another thread for the end of a run, since JAX's own wait hears no Ctrl-C before it is over."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+class Wait:
+    """The wait for all ranks of one run, which begins at once."""
+
+    def __init__(self, tokens: list[Any]):
+        self.error: Exception | None = None  # the first that a rank ended with, once the wait is over
+        self._tokens = tokens
+        self._running = threading.Lock()
+        self._running.acquire()
+        _in_other_thread(self._run)
+
+    def is_over(self, limit_s: float = -1) -> bool:
+        """Wait until all ranks are done, at most that long (for ever if negative), and return whether they are."""
+        if self._running.acquire(timeout=limit_s):
+            self._running.release()
+            return True
+        return False
+
+    def _run(self) -> None:
+        for token in self._tokens:
+            try:
+                token.block_until_ready()
+            except jax.errors.JaxRuntimeError as error:
+                self.error = self.error or error
+        self._running.release()
+
+
+# Threads are kept a while, since to start one takes as long as a short run. They are daemons, so that a rank that never
+# ends does not keep the process from ending.
+_IDLE_S = 5.0
+_idle: list["queue.SimpleQueue[Callable[[], None]]"] = []
+
+
+def _in_other_thread(task: Callable[[], None]) -> None:
+    try:
+        tasks = _idle.pop()
+    except IndexError:
+        tasks = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(tasks,), name="peerax wait", daemon=True).start()
+    tasks.put(task)
+
+
+def _work(tasks: "queue.SimpleQueue[Callable[[], None]]") -> None:
+    while True:
+        try:
+            task = tasks.get(timeout=_IDLE_S)
+        except queue.Empty:
+            try:
+                _idle.remove(tasks)
+                return
+            except ValueError:  # somebody has just taken it
+                task = tasks.get()
+        task()
+        del task
+        _idle.append(tasks)
