@@ -1,7 +1,7 @@
 """Schedules of pipelines as data: made, read, checked, replayed and drawn. Pure standard library."""
 
 from peerax.pipeline.schedules._action import Action
-from peerax.pipeline.schedules._catalogue import KNOWN, schedule
+from peerax.pipeline.schedules._catalogue import KNOWN, described, schedule
 from peerax.pipeline.schedules._check import Fault, ScheduleError
 from peerax.pipeline.schedules._compare import Ranking, compare
 from peerax.pipeline.schedules._costs import Costs
@@ -32,6 +32,7 @@ __all__ = [
     "circular",
     "combined_tick",
     "compare",
+    "described",
     "dualpipev",
     "eager_1f1b",
     "gpipe",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from peerax.pipeline.schedules._action import COMPUTE, MESSAGES, Action
-from peerax.pipeline.schedules._needs import RECEIVED, SENT, Value, consumed, needs, provided, providers, receiver
+from peerax.pipeline.schedules._needs import Value, consumed, needs, provided, providers, receiver
 from peerax.pipeline.schedules._schedule import Schedule
 
 _MOST_FAULTS, _MOST_RANKS, _AROUND = 8, 16, 5
@@ -67,6 +67,8 @@ def _all(schedule: Schedule) -> Iterator[tuple[int, int, Action]]:
 
 
 def _misplaced(schedule: Schedule) -> Iterator[Fault]:
+    """What is of no stage or microbatch, or of another rank; all of a stage that is on the wrong rank is one fault."""
+    strays: dict[tuple[int, int], list[tuple[int, Action]]] = defaultdict(list)
     for rank, position, leaf in _all(schedule):
         why = ""
         if leaf.stage >= schedule.stages:
@@ -74,9 +76,13 @@ def _misplaced(schedule: Schedule) -> Iterator[Fault]:
         elif leaf.microbatch is not None and leaf.microbatch >= schedule.microbatches:
             why = f"is of microbatch {leaf.microbatch}, but the microbatches are 0..{schedule.microbatches - 1}"
         elif schedule.placement[leaf.stage] != rank:
-            why = f"is of stage {leaf.stage}, which is on rank {schedule.placement[leaf.stage]}"
+            strays[rank, leaf.stage].append((position, leaf))
         if why:
             yield Fault(rank, leaf, why, ((rank, position),))
+    for (rank, stage), found in strays.items():
+        more = f", as {len(found) - 1} more of the list are" if len(found) > 1 else ""
+        why = f"is of stage {stage}, which is on rank {schedule.placement[stage]}{more}"
+        yield Fault(rank, found[0][1], why, tuple((rank, position) for position, _ in found))
 
 
 def _counted(schedule: Schedule) -> Iterator[Fault]:
@@ -113,7 +119,6 @@ def _counted(schedule: Schedule) -> Iterator[Fault]:
 def _messages(schedule: Schedule) -> Iterator[Fault]:
     """If sends and receives are written, each value that goes to another rank has one of each, at the right place."""
     at = {leaf: (rank, position) for rank, position, leaf in _all(schedule)}
-    made = providers(schedule)
     wanted: set[Action] = set()
     for rank, position, leaf in _all(schedule):
         for value in provided(leaf):
@@ -139,9 +144,9 @@ def _messages(schedule: Schedule) -> Iterator[Fault]:
                 yield Fault(rank, receive, f"comes after {leaf}, which needs it", (at[receive], (rank, position)))
     for action, place in at.items():
         if action.kind in MESSAGES and action not in wanted:
-            what, step = RECEIVED.get(action.kind, (SENT.get(action.kind), 0))
-            value = Value(what, action.stage + step, action.microbatch)
-            why = "is for the same rank" if value in made else "has nothing to move"
+            ahead = action.kind in ("SEND_F", "RECV_B")
+            other = action.stage + (1 if ahead else -1)
+            why = "is for a stage of the same rank" if 0 <= other < schedule.stages else "is for no other stage"
             yield Fault(place[0], action, why, (place,))
 
 

@@ -23,6 +23,4 @@ def require(name: str, microbatches: int, valid: Callable[[int], bool], demand: 
     below = next((count for count in range(microbatches - 1, 0, -1) if valid(count)), None)
     above = next(count for count in range(microbatches + 1, 1_000_000_000) if valid(count))
     nearest = f"{above}" if below is None else f"{below} or {above}"
-    raise ValueError(
-        f"{name} needs {demand}, and not {microbatches} microbatches\n  help: take {nearest} of them, or {instead}"
-    )
+    raise ValueError(f"{name} needs {demand}; there are {microbatches}\n  help: take {nearest} of them, or {instead}")

@@ -21,8 +21,8 @@ def interleaved_1f1b(
     Args:
         ranks, chunks: any numbers; with one chunk it is eager 1F1B.
         microbatches: a multiple of the number of groups, of which there are as many as groups of the size `ranks` fit.
-        group: size of a group, from `ranks` to `microbatches`; the last one may be smaller, and any number of
-            microbatches is possible.
+        group: size of a group, from `ranks` to `microbatches`, if it is to be another one; the last group may be
+            smaller, but not smaller than `ranks`.
         overlap: begin with one more forward, so that a forward and a backward that are neighbours are never of the same
             microbatch, and may take place at the same time.
 
@@ -144,17 +144,28 @@ def combined_tick(ranks: int, microbatches: int, chunks: int = 1) -> Schedule:
 
 def _group(name: str, ranks: int, microbatches: int, chunks: int, group: int | None) -> int:
     require_counts(name, ranks, microbatches, chunks)
+
+    def fits(size: int) -> bool:
+        # A last group that does not reach the last rank before the first backward is due would wait for it for ever.
+        last = microbatches % size
+        return not last or last >= ranks
+
+    least = min(ranks, microbatches)
+    smallest = next(size for size in range(least, microbatches + 1) if fits(size))
     if group is not None:
-        least = min(ranks, microbatches)
-        if not least <= group <= microbatches:
-            raise ValueError(f"{name}: group is from {least} to {microbatches}, not {group!r}")
+        if not isinstance(group, int) or not least <= group <= microbatches or not fits(group):
+            sizes = ", ".join(str(size) for size in range(least, microbatches + 1) if fits(size))
+            raise ValueError(
+                f"{name} needs groups of {ranks} microbatches or more, one for each rank, the last one too; "
+                f"of {microbatches} there are no such groups of {group!r}\n  help: take a group of {sizes}"
+            )
         return group
 
     def rounds(count: int) -> int:
         return max(1, count // ranks)
 
-    demand = f"a multiple of {rounds(microbatches)}, the groups of {ranks} ranks that {microbatches} contain"
-    instead = f"group={ranks}, which takes any number"
+    demand = f"{rounds(microbatches)} equal groups of microbatches, each of {ranks} or more, one for each rank"
+    instead = f"groups of another size: group={smallest}"
     require(name, microbatches, lambda count: count % rounds(count) == 0, demand, instead)
     return microbatches // rounds(microbatches)
 

@@ -102,6 +102,12 @@ class Replay:
 
         return table(self)
 
+    def chart(self, *, width: int = 120) -> list[list[tuple[str, str]]]:
+        """Return the lines of `to_text` in pieces, each with the kind of its action, "idle", or "" for other text."""
+        from peerax.pipeline.schedules._chart import lines
+
+        return list(lines(self, width))
+
     def to_text(self, *, width: int = 120) -> str:
         """Return plain text: a row for each rank, time to the right, in lines of this width."""
         from peerax.pipeline.schedules._chart import to_text
