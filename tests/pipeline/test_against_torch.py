@@ -22,6 +22,15 @@ NAMES = {
     "zbv": "ScheduleZBVZeroBubble",
     "dualpipev": "ScheduleDualPipeV",
 }
+# How many of all numbers torch 2.13 has a schedule for, 1199 in all.
+LEAST = {
+    "gpipe": 120,
+    "interleaved-1f1b": 255,
+    "looped-bfs": 360,
+    "interleaved-zb": 255,
+    "zbv": 120,
+    "dualpipev": 89,
+}
 
 
 def of_torch(name, ranks, microbatches, chunks):
@@ -52,8 +61,8 @@ def texts(made):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_lists_are_equal(name, record_property):
-    compared = refused = 0
+def test_all_lists_are_equal(name):
+    compared = 0
     for ranks in RANKS:
         for microbatches in MICROBATCHES:
             for chunks in {"gpipe": (1,), "zbv": (2,), "dualpipev": (2,)}.get(name, CHUNKS):
@@ -61,15 +70,12 @@ def test_all_lists_are_equal(name, record_property):
                 ours = of_peerax(name, ranks, microbatches, chunks)
                 case = ranks, microbatches, chunks
                 if theirs is None:
-                    # torch's GPipe has no reason to refuse; where the others do, so do we.
-                    assert ours is None or name == "zbv", case
-                    refused += 1
+                    # What torch refuses there is not here either.
+                    assert ours is None, case
                     continue
                 assert ours is not None and texts(ours) == theirs, case
                 compared += 1
-    record_property("compared", compared)
-    record_property("refused", refused)
-    assert compared >= 50
+    assert compared >= LEAST[name]
 
 
 def test_1f1b_is_torchs_zero_bubble_without_halves():

@@ -9,7 +9,7 @@ from peerax.pipeline.schedules._schedule import Schedule
 
 
 def gpipe(ranks: int, microbatches: int) -> Schedule:
-    """Make the schedule GPipe: all forwards, then all backwards (Huang et al., arXiv:1811.06965, section 2.3).
+    """Make the schedule GPipe: all forwards, then all backwards (Huang et al., arXiv:1811.06965, section 2.2).
 
     The bubble is that of 1F1B, but a rank keeps the activations of all microbatches.
 
@@ -27,7 +27,7 @@ def gpipe(ranks: int, microbatches: int) -> Schedule:
 
 
 def one_forward_one_backward(ranks: int, microbatches: int) -> Schedule:
-    """Make the schedule 1F1B (PipeDream-flush; Narayanan et al., arXiv:2104.04473, section 2.2).
+    """Make the schedule 1F1B (PipeDream-flush; Narayanan et al., arXiv:2104.04473, section 2.2.1).
 
     A rank begins with as many forwards as there are ranks behind it, and then does one forward and one backward in
     turns, so that it keeps the activations of at most as many microbatches as there are ranks.
@@ -42,7 +42,7 @@ def one_forward_one_backward(ranks: int, microbatches: int) -> Schedule:
 
 
 def eager_1f1b(ranks: int, microbatches: int) -> Schedule:
-    """Make 1F1B with twice as many forwards at the beginning (JaxPP, arXiv:2412.14374: "eager 1F1B").
+    """Make 1F1B with twice as many forwards at the beginning (as JaxPP has it, arXiv:2412.14374).
 
     A message then has the time of one more forward and backward to travel, and a rank keeps up to twice as much.
 

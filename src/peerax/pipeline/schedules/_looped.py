@@ -13,7 +13,7 @@ Unit = tuple[int, int]  # (chunk, microbatch)
 def interleaved_1f1b(
     ranks: int, microbatches: int, chunks: int = 2, *, group: int | None = None, overlap: bool = False
 ) -> Schedule:
-    """Make interleaved 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2).
+    """Make interleaved 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2.2).
 
     A group of microbatches goes through the first chunk of a rank, then through its second one, and so on, so that the
     bubble is that of 1F1B divided by the number of chunks, for more messages and more memory.
@@ -67,7 +67,7 @@ def interleaved_zero_bubble(ranks: int, microbatches: int, chunks: int = 2, *, g
 
 
 def looped_bfs(ranks: int, microbatches: int, chunks: int = 2) -> Schedule:
-    """Make looped breadth-first: GPipe with several chunks (Lamy-Poirier, arXiv:2211.05953, section 4).
+    """Make looped breadth-first: GPipe with several chunks (Lamy-Poirier, arXiv:2211.05953).
 
     All microbatches go through a chunk before the next one begins, which is what weights that are gathered for each
     chunk need. The bubble is that of interleaved 1F1B, but everything is kept.

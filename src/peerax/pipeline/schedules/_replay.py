@@ -2,6 +2,8 @@
 
 Each action starts when its rank is done with the one before, and what it needs is there. So all times follow by maxima
 and sums, and it does not matter in which order they are found.
+
+If sends and receives are written, a message leaves at its send; a receive takes no time, and only what needs it waits.
 """
 
 from collections import deque

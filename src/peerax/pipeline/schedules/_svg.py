@@ -94,6 +94,8 @@ class _Picture:
         y = _TOP + rank * self._pitch + (self._pitch - self._bar) / 2
         middle = y + self._bar / 2 + 3.5
         yield text(_LEFT - 8, middle, f"rank {rank}", "l", "end")
+        # Or the lines of the times would be seen through pale boxes.
+        yield f'<rect class="bg" x="{_LEFT}" y="{y:.1f}" width="{self._axis.plot}" height="{self._bar}"/>'
         at = 0.0
         for timed in replay.times[rank]:
             if timed.action.leaves[0].kind not in COMPUTE:
