@@ -11,9 +11,27 @@
 namespace peerax {
 namespace {
 
-constexpr std::size_t kLines = 12;  // of one kind in a report
+// A report fits on a screen, however many ranks there are.
+constexpr std::size_t kLines = 12;  // of one kind
+constexpr std::size_t kSites = 8;
+constexpr std::size_t kRanges = 8;  // of ranks in a line
 
 std::string Name(std::int32_t rank) { return "rank " + std::to_string(rank); }
+
+// ranks: in order. "rank 3", "ranks 0-2, 7".
+std::string Names(const std::vector<std::int32_t>& ranks) {
+  std::string text;
+  std::size_t ranges = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++ranges) {
+    if (ranges == kRanges) return "ranks " + text + " and " + std::to_string(ranks.size() - i) + " more";
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    if (last != i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
 
 std::string Seconds(double seconds) {
   char text[32];
@@ -144,18 +162,36 @@ std::string Reporter::Site(const Wait& wait) const {
   return receives ? wait.operation->receive_site : wait.operation->site;
 }
 
-std::string Reporter::Describe(const Wait& wait) const {
+// The ranks that this one waits for in a collective; those only that have ended, if asked.
+std::vector<std::int32_t> Reporter::Missing(const Wait& wait, bool ended) const {
+  std::vector<std::int32_t> missing;
+  for (const Wait& other : waits_) {
+    if (other.rank != wait.rank || other.what != Wait::kCollective) continue;
+    if (!ended || session_.rank(other.on).ended.load(std::memory_order_acquire)) missing.push_back(other.on);
+  }
+  return missing;
+}
+
+// The rank that must act; relative: as seen from the one that waits, so that alike ones read alike.
+std::string Reporter::Other(const Wait& wait, bool relative) const {
+  if (relative && wait.on == wait.rank + 1) return "the rank after it";
+  if (relative && wait.on == wait.rank - 1) return "the rank before it";
+  return Name(wait.on);
+}
+
+std::string Reporter::Describe(const Wait& wait, bool relative, bool ended) const {
   const std::int64_t number = session_.rank(wait.rank).number.load(std::memory_order_relaxed);
   const std::string place = wait.operation->name + " (" + Site(wait) + Times(number) + ")";
   switch (wait.what) {
     case Wait::kMessage:
       return "waits in " +
              (wait.operation->name == "psend" ? "precv (" + Site(wait) + Times(number) + ")" : place) + " for " +
-             wait.type + " from " + Name(wait.on) + KindText(wait.tag, *wait.operation);
+             wait.type + " from " + Other(wait, relative) + KindText(wait.tag, *wait.operation);
     case Wait::kTaken:
-      return "waits in " + place + " until " + Name(wait.on) + " receives " + wait.type + KindText(wait.tag, *wait.operation);
+      return "waits in " + place + " until " + Other(wait, relative) + " receives " + wait.type +
+             KindText(wait.tag, *wait.operation);
     default:
-      return "waits at " + place + " for " + Name(wait.on);
+      return "waits at " + place + " for " + Names(Missing(wait, ended));
   }
 }
 
@@ -166,16 +202,16 @@ std::string Reporter::LastOf(const Rank& rank) const {
   return ", after " + last->name + " (" + last->site + Times(rank.last_number.load(std::memory_order_relaxed)) + ")";
 }
 
-std::string Reporter::StateOf(std::int32_t rank) const {
+std::string Reporter::StateOf(std::int32_t rank, bool relative) const {
   const Wait* first = nullptr;
   std::size_t count = 0;
   for (const Wait& wait : waits_) {
     if (wait.rank != rank) continue;
     if (first == nullptr) first = &wait;
-    ++count;
+    if (wait.what != Wait::kCollective || &wait == first) ++count;
   }
   if (first != nullptr) {
-    return Describe(*first) + (count > 1 ? " and " + std::to_string(count - 1) + " more" : "");
+    return Describe(*first, relative) + (count > 1 ? " and " + std::to_string(count - 1) + " more" : "");
   }
   const Rank& here = session_.rank(rank);
   return here.ended.load(std::memory_order_acquire) ? "finished" : "computes" + LastOf(here);
@@ -185,13 +221,36 @@ std::vector<std::string> Reporter::Grid() const {
   std::vector<std::string> lines;
   std::int32_t first = 0;
   while (first < session_.size()) {
-    const std::string state = StateOf(first);
-    std::int32_t last = first;
-    while (last + 1 < session_.size() && StateOf(last + 1) == state) ++last;
-    lines.push_back((first == last ? Name(first) : "ranks " + std::to_string(first) + "-" + std::to_string(last)) +
-                    ": " + state);
-    first = last + 1;
+    const std::string state = StateOf(first, false);
+    std::vector<std::int32_t> ranks = {first};
+    while (ranks.back() + 1 < session_.size() && StateOf(ranks.back() + 1, false) == state) {
+      ranks.push_back(ranks.back() + 1);
+    }
+    lines.push_back(Names(ranks) + ": " + state);
+    first = ranks.back() + 1;
   }
+  return lines.size() <= kLines ? lines : ShortGrid();
+}
+
+// Alike ranks in one line wherever they are; those first that wait for nobody, since the others wait for them.
+std::vector<std::string> Reporter::ShortGrid() const {
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> states;
+  std::set<std::int32_t> waiting;
+  for (const Wait& wait : waits_) waiting.insert(wait.rank);
+  for (const bool waits : {false, true}) {
+    for (std::int32_t rank = 0; rank < session_.size(); ++rank) {
+      if ((waiting.count(rank) != 0) != waits) continue;
+      const std::string state = StateOf(rank, true);
+      const auto alike = std::find_if(states.begin(), states.end(), [&](const auto& s) { return s.first == state; });
+      if (alike == states.end()) {
+        states.push_back({state, {rank}});
+      } else {
+        alike->second.push_back(rank);
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [state, ranks] : states) lines.push_back(Names(ranks) + ": " + state);
   Bound(&lines);
   return lines;
 }
@@ -203,8 +262,9 @@ Failure Reporter::Render(const std::string& code, const std::vector<std::string>
   if (known != TheCodeTexts().end()) text += ": " + known->second.title;
   std::set<std::string> seen;
   for (const std::string& site : sites) {
-    if (!site.empty() && seen.insert(site).second) text += "\n  --> " + site;
+    if (!site.empty() && seen.insert(site).second && seen.size() <= kSites) text += "\n  --> " + site;
   }
+  if (seen.size() > kSites) text += "\n  and " + std::to_string(seen.size() - kSites) + " more lines";
   for (const std::string& line : evidence) text += "\n  " + line;
   for (const std::string& line : Grid()) text += "\n    " + line;
   if (known != TheCodeTexts().end()) text += "\n  help: " + known->second.help;
@@ -263,12 +323,18 @@ Failure Reporter::OnEnded(const std::vector<const Wait*>& causes) const {
   const Wait& cause = *causes.front();
   std::vector<std::string> sites = {Site(cause)};
   std::vector<std::string> evidence;
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> alike;
   std::string code = cause.what == Wait::kMessage ? "PX202" : cause.what == Wait::kTaken ? "PX201" : "PX209";
   for (const Wait* wait : causes) {
     const char* missed = wait->what == Wait::kMessage ? ", which finished without sending it"
                          : wait->what == Wait::kTaken ? ", which finished without receiving it"
                                                       : ", which finished without joining it";
-    evidence.push_back(Name(wait->rank) + " " + Describe(*wait) + missed);
+    const std::string state = Describe(*wait, false, true) + missed;
+    if (alike.empty() || alike.back().first != state) {
+      alike.push_back({state, {wait->rank}});
+    } else if (alike.back().second.back() != wait->rank) {
+      alike.back().second.push_back(wait->rank);
+    }
     for (const Unreceived& message : unreceived_) {
       if (wait->what == Wait::kMessage && message.source == wait->on && message.destination == wait->rank &&
           message.operation->kind == Kind::kSend && message.tag != wait->tag) {
@@ -277,13 +343,16 @@ Failure Reporter::OnEnded(const std::vector<const Wait*>& causes) const {
       }
     }
   }
-  Bound(&evidence);
+  for (const auto& [state, ranks] : alike) {
+    evidence.push_back(Names(ranks) + (ranks.size() == 1 ? " " : ": ") + state);
+  }
   // The values matched, so it is differentiation that lost one end.
   if (cause.what != Wait::kCollective && !cause.operation->path.empty()) code = "PX214";
   if (cause.what == Wait::kMessage) {
     for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
     Append(&evidence, DescribeUnreceived());
   }
+  Bound(&evidence);
   return Render(code, sites, evidence);
 }
 
@@ -317,6 +386,27 @@ bool Reporter::Leftover(Failure* failure) const {
   return true;
 }
 
+// The ranks that keep this one waiting, by others that wait for them, and wait for nobody themselves.
+std::vector<std::int32_t> Reporter::InTheEnd(std::int32_t rank) const {
+  std::set<std::int32_t> waiting, direct;
+  for (const Wait& wait : waits_) {
+    waiting.insert(wait.rank);
+    if (wait.rank == rank) direct.insert(wait.on);
+  }
+  std::vector<std::int32_t> found, to_follow = {rank};
+  std::set<std::int32_t> seen = {rank};
+  while (!to_follow.empty()) {
+    const std::int32_t now = to_follow.back();
+    to_follow.pop_back();
+    for (const Wait& wait : waits_) {
+      if (wait.rank != now || !seen.insert(wait.on).second) continue;
+      to_follow.push_back(wait.on);
+      if (waiting.count(wait.on) == 0 && direct.count(wait.on) == 0) found.push_back(wait.on);
+    }
+  }
+  return found;
+}
+
 Failure Reporter::TimedOut(const Rank& rank, double limit_s) const {
   std::vector<std::string> sites;
   std::vector<std::string> evidence;
@@ -329,6 +419,9 @@ Failure Reporter::TimedOut(const Rank& rank, double limit_s) const {
   if (evidence.empty()) {  // it waits for the others at the end of the body
     evidence.push_back(Name(rank.index) + " finished and waits for the others since more than " + Seconds(limit_s) +
                        " (PEERAX_TIMEOUT_S)");
+  }
+  for (std::int32_t other : InTheEnd(rank.index)) {
+    evidence.push_back("which in the end waits for " + Name(other) + ": " + StateOf(other, false));
   }
   Bound(&evidence);
   return Render("PX301", sites, evidence);

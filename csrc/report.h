@@ -47,9 +47,13 @@ class Reporter {
 
   void AddWaits(const Operation& operation, const Rotation& rotation);  // its mutex held
   std::string Site(const Wait& wait) const;
-  std::string Describe(const Wait& wait) const;
+  std::vector<std::int32_t> Missing(const Wait& wait, bool ended) const;
+  std::string Other(const Wait& wait, bool relative) const;
+  std::string Describe(const Wait& wait, bool relative = false, bool ended = false) const;
   std::string LastOf(const Rank& rank) const;
-  std::string StateOf(std::int32_t rank) const;
+  std::string StateOf(std::int32_t rank, bool relative) const;
+  std::vector<std::string> ShortGrid() const;
+  std::vector<std::int32_t> InTheEnd(std::int32_t rank) const;
   std::vector<const Wait*> FindCycle() const;
   Failure OnEnded(const std::vector<const Wait*>& causes) const;
   std::vector<std::string> DescribeUnreceived() const;

@@ -319,6 +319,7 @@ void Session::AddTotals() {
   if (failed_.load(std::memory_order_relaxed)) ++totals.failed_runs;
   if (size() > totals.ranks) totals.ranks = size();
   for (const auto& rank : ranks_) {
+    if (!rank->ended.load(std::memory_order_acquire)) continue;  // the others gave it up, and it still counts
     totals.messages += rank->messages;
     totals.size_bytes += rank->size_bytes;
     if (rank->longest_wait_s > totals.longest_wait_s) {

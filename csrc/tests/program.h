@@ -57,7 +57,7 @@ constexpr Mistake kMistakes[] = {Mistake::kLoneReceive, Mistake::kLoneSend,    M
                                  Mistake::kCycle,       Mistake::kSendCycle,   Mistake::kCrossedTags,
                                  Mistake::kGatherMissed, Mistake::kGatherAgainstReceive, Mistake::kExchangeMissed};
 constexpr std::int64_t kSmallBufferBytes = 4 << 20;
-constexpr int kLate_us = 600'000;
+constexpr int kLate_us = 2'500'000;  // the others give up before
 
 struct Program {
   std::uint64_t seed = 0;

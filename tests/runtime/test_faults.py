@@ -55,7 +55,7 @@ ROWS = [
     Row(found_at_once.other_shape, "PX304: ", ("SEND", "RECEIVE"), "which expected float32[3]"),
     Row(found_at_once.other_dtype, "PX304: ", ("SEND", "RECEIVE"), "which expected int32[16384]"),
     Row(found_at_once.crossed_tags, "PX205: ", ("SEND", "RECEIVE"), "tag 2"),
-    Row(found_at_once.psum_in_some_ranks, "PX209: ", ("PSUM",), "for rank 2, which finished without joining it"),
+    Row(found_at_once.psum_in_some_ranks, "PX209: ", ("PSUM",), "for ranks 2-3, which finished without joining it"),
 ]
 
 
