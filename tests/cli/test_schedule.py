@@ -64,7 +64,10 @@ def test_on_a_terminal(capsys, monkeypatch):
     assert main(["schedule", "zb-h1", *NUMBERS]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("\x1b[1mzb-h1: 4 ranks") and lines[1] == "from 0 s"
-    assert "\x1b[37;44mF0 F1 F2 F3 \x1b[0m\x1b[2m.  .  .  \x1b[0m\x1b[37;45mI0 \x1b[0m\x1b[30;42mW0 " in lines[2]
+    assert (
+        "\x1b[37;44mF3\x1b[0m \x1b[2m. \x1b[0m \x1b[2m. \x1b[0m \x1b[2m. \x1b[0m \x1b[37;45mI0\x1b[0m \x1b[30;42mW0"
+        in lines[2]
+    )
     assert main(["schedule", "compare", *NUMBERS]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("\x1b[1mschedule") and lines[1].startswith("\x1b[32mzbv")

@@ -31,12 +31,14 @@ LEAST = {
     "zbv": 120,
     "dualpipev": 89,
 }
+# Nothing of a stage is used but what it is said to be; to make one takes long.
+STAGE = mock.create_autospec(PipelineStage, instance=True)
 
 
 def of_torch(name, ranks, microbatches, chunks):
     """Return torch's lists as texts; None if it refuses these numbers."""
     made = getattr(oracle, name)
-    stage = mock.create_autospec(PipelineStage, instance=True)
+    stage = STAGE
     stage.group_rank, stage.group_size, stage.num_stages, stage.submod = 0, ranks, ranks * chunks, None
     single = issubclass(made, oracle.PipelineScheduleSingle)
     try:

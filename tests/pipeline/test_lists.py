@@ -113,6 +113,14 @@ def test_neighbours_that_overlap_are_of_different_microbatches(ranks, groups, ch
                 assert (forward.stage, forward.microbatch) != (backward.stage, backward.microbatch)
 
 
+def test_the_first_two_of_the_last_rank_are_no_overlap():
+    made = schedule("dualpipev", 2, 5)
+    assert texts(made, 1) == (
+        "1F0 2F0 1F1 2F1 1F2 2B0 (2F2;1B0)OVERLAP_F_B (1F3;2B1)OVERLAP_F_B (2F3;1B1)OVERLAP_F_B "
+        "(1F4;2B2)OVERLAP_F_B (2F4;1B2)OVERLAP_F_B 2B3 1B3 2I4 1I4 2W4 1W4"
+    )
+
+
 def test_in_a_step_the_forward_is_first():
     # On the last rank the backward of a microbatch is in the step of its forward.
     assert texts(schedule("combined-tick", 2, 2), 1) == "F0 B0 F1 B1"

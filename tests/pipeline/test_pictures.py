@@ -76,6 +76,17 @@ def test_text():
     assert schedule("1f1b", 2, 3).to_text() == TEXT
 
 
+def test_text_does_not_depend_on_the_unit():
+    for unit in (0.1, 1e-3, 1 / 3, 7e-5):
+        text = schedule("1f1b", 3, 40).to_text(Costs(unit, 2 * unit), width=1000)
+        assert text.splitlines()[1:] == schedule("1f1b", 3, 40).to_text(width=1000).splitlines()[1:]
+
+
+def test_times_between_cells_go_to_the_nearest():
+    rows = schedule("gpipe", 2, 1).to_text(Costs(1, 2, latency_s=0.7)).splitlines()[1:]
+    assert rows == ["rank 0  F0 .  .  .  .  B0--", "rank 1  .  .  F0 B0--  .  ."]
+
+
 def test_an_overlap_is_one_with_two_parts():
     text = schedule("dualpipev", 2, 4).to_text()
     assert "0F3+3B1--" in text

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerax.pipeline.schedules import SCHEDULES, Costs, Schedule, schedule
+from peerax.pipeline.schedules._messages import with_messages
 from peerax.verifier import Send, check_program
 from tests.pipeline.made import schedules
 
@@ -45,6 +46,24 @@ def test_random_ones(made, forward, backward, latency):
     written = made.with_messages()
     assert check_program(written.program(costs), "rendezvous").ok
     assert written.replay(costs).makespan_s == made.replay(costs).makespan_s
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules(most_ranks=4, most_microbatches=8), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
+def test_messages_are_sent_at_once(made, forward, backward, latency):
+    """Also if actions take no time, and whatever messages take."""
+    written = with_messages(made, Costs(forward, backward, latency_s=latency))
+    assert written.faults() == ()
+    assert written == with_messages(made, Costs(forward, backward))
+    for row in written.actions:
+        before = None
+        for action in row:
+            if action.kind.startswith("SEND"):
+                what = "F" if action.kind == "SEND_F" else "BI"
+                made_by = [leaf for leaf in before.leaves if leaf.kind in what]
+                assert [(leaf.stage, leaf.microbatch) for leaf in made_by] == [(action.stage, action.microbatch)]
+            elif not action.kind.startswith("RECV"):
+                before = action
 
 
 @given(schedules(most_ranks=4, most_microbatches=8))

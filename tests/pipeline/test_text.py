@@ -75,6 +75,9 @@ def test_csv_as_others_write_it():
 
 def test_placement_of_csv():
     assert Schedule.from_csv(schedule("zbv", 3, 5).to_csv()).placement == (0, 1, 2, 2, 1, 0)
+    # A stage is where most of it is, and what is elsewhere is the fault.
+    (fault,) = Schedule.from_csv("0F2\n0F0,0B0,0F1,0B1,0B2\n").faults()
+    assert str(fault) == "rank 0: 0F2 (action 1 of its list) is of stage 0, which is on rank 1"
     # A rank that does nothing in between is a rank.
     assert Schedule.from_csv("0F0,0B0\n\n1F0,1B0\n").placement == (0, 2)
 

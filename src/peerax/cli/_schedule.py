@@ -50,7 +50,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("name", metavar="NAME", help="a schedule, a CSV file, or `compare`")
     parser.add_argument("--stages", type=int, metavar="N", help="number of ranks; each has one stage, or --chunks")
     parser.add_argument("--microbatches", type=int, metavar="M", help="number of microbatches")
-    parser.add_argument("--chunks", type=int, metavar="V", help="stages of a rank, where they may be chosen; default 2")
+    parser.add_argument("--chunks", type=int, metavar="V", help="stages of a rank, where they may be chosen")
     parser.add_argument("--group", type=int, metavar="G", help="microbatches of a group, of interleaved schedules")
     costs = parser.add_argument_group("costs")
     costs.add_argument("--forward", type=float, metavar="S", default=1.0, help="seconds of a forward; default 1")

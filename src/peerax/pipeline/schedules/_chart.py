@@ -75,6 +75,8 @@ def _joined(row: list[tuple[str, str, bool]], left: int, step: int, wide: int) -
     for (word, kind, _), behind in zip(row, [*row[1:], ("", "", False)], strict=True):
         # The second part of an overlap is behind a plus.
         filler = "+" if behind[2] and behind[0] != "-" else "-" if behind[2] else " "
-        shown.append((kind, word.ljust(wide, filler)))
+        cell = word.ljust(wide, filler)
+        # The gap between two actions is of neither.
+        shown += [(kind, cell)] if behind[2] else [(kind, cell[:-1]), ("", " ")]
     for kind, words in groupby(shown, key=lambda cell: cell[0]):
         yield "".join(word for _, word in words), kind

@@ -75,7 +75,7 @@ def _dualpipev_row(rank: int, ranks: int, microbatches: int) -> list[Action]:
         row.add("Fb")
     for number in range(microbatches - 2 * ranks + rank + 1):
         if number == 0 and behind == 0:
-            # The backward of the last rank cannot start before this forward is over.
+            # These two are apart in the source as well.
             row.add("Fa", "Bb")
         else:
             row.overlap("a", "b")

@@ -21,7 +21,7 @@ def with_messages(schedule: Schedule, costs: Costs | None = None) -> Schedule:
     """Return the schedule with all sends and receives; the costs fix which of two messages comes first."""
     rows = tuple(tuple(action for action in row if action.kind not in MESSAGES) for row in schedule.validate().actions)
     schedule = replace(schedule, actions=rows)
-    # In this order messages take no time: where one of them is on its way, its receiver is with it.
+    # As if messages took no time: where sends wait, other orders take longer as a rule, and are no safer.
     at_once = replace(costs or Costs(), latency_s=0.0, message_bytes=0)
     placed: list[tuple[float, float, int, int, Action]] = []
     for rank, row in enumerate(replay(schedule, at_once).times):
