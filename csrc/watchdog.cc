@@ -38,6 +38,7 @@ struct Registry {
   bool started = false;
   bool interrupted = false;    // sessions that open now fail at once
   std::set<std::int64_t> given_up;  // so do those of these runs, of which some rank may still come
+  std::int64_t last_run = 0;        // that a rank has entered; one runs at a time
 };
 
 // Never destroyed: the watchdog's thread uses it.
@@ -95,6 +96,7 @@ Session* JoinSession(std::int64_t run, const void* body, std::int32_t rank, std:
                      std::int32_t devices) {
   Registry& registry = TheRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.last_run = run;
   const auto key = std::make_pair(run, body);
   Open& open = registry.joining[key];
   if (open.session == nullptr) {
@@ -115,6 +117,7 @@ void InterruptSessions(bool on) {
   std::lock_guard<std::mutex> lock(registry.mutex);
   registry.interrupted = on;
   if (!on) return;
+  registry.given_up.insert(registry.last_run);
   for (const auto& watched : registry.watched) {
     auto session = watched.session.lock();
     if (session == nullptr) continue;

@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import sys
 from dataclasses import dataclass
 
@@ -59,13 +60,16 @@ ROWS = [
 ]
 
 
+def with_the_tests():
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+
+
 @pytest.fixture
 def run_program(run_python):
     """Return a function that runs code that may import the tests, and returns what it printed last, from JSON."""
 
     def run(code, **env):
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-        done = run_python(code, env={"PYTHONPATH": path, "PEERAX_TIMEOUT_S": "20", **env})
+        done = run_python(code, env={"PYTHONPATH": with_the_tests(), "PEERAX_TIMEOUT_S": "20", **env})
         assert done.returncode == 0, done.stdout + done.stderr[-6000:]
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -132,11 +136,41 @@ print(time.monotonic() - start)
 """
 
 
+def test_a_run_that_is_given_up_fails_no_other(run_python):
+    """Its ranks come back from their callbacks, and into more of its bodies, while others run, and when Python ends."""
+    code = (
+        START
+        + """
+def body(x):
+    return peerax.precv(peerax.psend(slow(x), "x", ring(4)), x, "x", ring(4))
+
+def slow(x):
+    callback = lambda rank, x: (time.sleep(3.5 if rank == 1 else 0), x)[1]
+    return jax.pure_callback(callback, jax.typeof(x), lax.axis_index("x"), x)
+
+in_loop = jax.shard_map(body, mesh=line(4), in_specs=P("x"), out_specs=P("x"), check_vma=False)
+seen = failure(jax.jit(lambda x: lax.fori_loop(0, 2, lambda _, x: in_loop(x), x)))
+assert "PX301: " in seen["text"] and seen["after_s"] < 3.4, seen
+until_s = time.monotonic() + 2
+while time.monotonic() < until_s:
+    check_the_next()
+assert "PX202: " in failure(lone)["text"]
+check_the_next()
+on_its_way_out = on_ranks(body)
+print(failure(on_its_way_out)["text"][:15])
+"""
+    )
+    done = run_python(code, env={"PYTHONPATH": with_the_tests(), "PEERAX_TIMEOUT_S": "0.5"})
+    assert (done.returncode, done.stdout) == (0, "ABORTED: PX301:\n"), done.stderr[-3000:]
+
+
 START = """
 import json, os, signal, threading, time, warnings
 import jax, jax.numpy as jnp, numpy as np
+import peerax
 from jax import lax
-from tests.ops.ranks import on_ranks, pair, ring
+from jax.sharding import PartitionSpec as P
+from tests.ops.ranks import line, on_ranks, pair, ring
 from tests.ops.test_errors_at_run_time import lone_receive
 from tests.runtime.programs.faults import X, check_the_next, failure, wait_for_ends
 
@@ -175,7 +209,7 @@ np.testing.assert_array_equal(y, X)
 wait_for_ends()
 print(json.dumps(peerax.runtime.statistics()))
 """
-    totals = run_program(START + "import peerax\n" + code)
+    totals = run_program(START + code)
     assert (totals["runs"], totals["failed_runs"]) == (1_001, 1)
 
 
@@ -229,9 +263,8 @@ def body(x):
 threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 on_ranks(body)(jnp.arange(8.0))
 """
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-    done = run_python(code, env={"PYTHONPATH": path, "PEERAX_TIMEOUT_S": "inf"}, timeout_s=20)
-    assert "KeyboardInterrupt" in done.stderr, done.stderr
+    done = run_python(code, env={"PYTHONPATH": with_the_tests(), "PEERAX_TIMEOUT_S": "inf"}, timeout_s=20)
+    assert done.returncode == -signal.SIGINT and "KeyboardInterrupt" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -249,8 +282,7 @@ if {fails}:
     on_ranks(lambda x: pair(x, "x", ring(4)))(X)
 """
     )
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
-    done = run_python(code, env={"PYTHONPATH": path}, timeout_s=20)
+    done = run_python(code, env={"PYTHONPATH": with_the_tests()}, timeout_s=20)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
 
 

@@ -17,7 +17,7 @@ ROWS = {
     "never_joins": ("PX209", "SUM", "for rank 40, which finished without joining it"),
     "every_other_joins": ("PX209", "SUM", "for ranks 1, 3, 5, 7, 9, 11, 13, 15 and 24 more, which finished"),
     "ring_of_separate_sends": ("PX302", "SEND", "rank 63: waits in psend"),
-    "one_computes": ("PX301", "BEFORE", "waits for rank 60: computes, after psend"),
+    "one_computes": ("PX301", "", "waits for rank 60: computes, after psend"),
 }
 # What all ranks are doing is there as well.
 GRIDS = {

@@ -67,10 +67,10 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
         try:
             while not report and not wait.is_over(_LOOK_S):
                 report = self.run.take_failure()
-            self.run.is_over = wait.is_over(_GIVE_UP_S)
+            self.run.is_over = wait.give_up(_GIVE_UP_S)
         except BaseException:  # an interrupt: the ranks still use what belongs to this run
             self.run.interrupt()
-            self.run.is_over = wait.is_over(_GIVE_UP_S)
+            self.run.is_over = wait.give_up(_GIVE_UP_S)
             self.run.take_failure()
             raise
         first, report = wait.error, report or self.run.take_failure()

@@ -1,11 +1,14 @@
 """Waits in another thread for the end of a run, since JAX's own wait hears no Ctrl-C before it is over."""
 
+import atexit
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import jax
+
+_AT_EXIT_S = 5.0
 
 
 class Wait:
@@ -23,6 +26,16 @@ class Wait:
         if self._running.acquire(timeout=limit_s):
             self._running.release()
             return True
+        return False
+
+    def give_up(self, limit_s: float) -> bool:
+        """Wait that long at most; ranks that are not done then have a little more when the process ends.
+
+        One that comes back from a callback while Python is being taken down would end the process by a signal.
+        """
+        if self.is_over(limit_s):
+            return True
+        atexit.register(self.is_over, _AT_EXIT_S)
         return False
 
     def _run(self) -> None:

@@ -70,7 +70,7 @@ def one_computes(x):
         return x
 
     down = [(rank + 1, rank) for rank in range(60)]
-    x = pair(x, "x", ring(SIZE))  # BEFORE
+    x = pair(x, "x", ring(SIZE))
     x = jax.pure_callback(callback, jax.typeof(x), lax.axis_index("x"), x)
     y = x + receive(x, down)
     peerax.psend(y, "x", down)
