@@ -2,17 +2,19 @@
 
 import json
 import os
+import pathlib
 import sys
 
 import pytest
 
 from tests.verifier.test_against_oracle import PROGRAMS
 
+ROOT = pathlib.Path(__file__).parents[2]
 ENVIRONMENT = {
     "PEERAX_SEND": "rendezvous",
     "PEERAX_TIMEOUT_S": "20",
     "JAX_NUMPY_DTYPE_PROMOTION": "strict",
-    "PYTHONPATH": os.pathsep.join(sys.path),
+    "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
 }
 CYCLES = {"PX207", "PX208"}
 
