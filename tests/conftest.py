@@ -1,5 +1,6 @@
 """Set up JAX for the tests and give them a way to run a program that may hang."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -74,12 +75,10 @@ def run_python(tmp_path):
     The program is a file, so that reports can name its lines. devices=None leaves XLA's flags alone. env
     adds variables; a value of None removes one. A program that runs past its limit fails the test.
     """
-    count = 0
+    numbers = itertools.count(1)  # a test may run programs in several threads
 
     def run(code, *, devices=4, env=None, timeout_s=60):
-        nonlocal count
-        count += 1
-        program = tmp_path / f"program_{count}.py"
+        program = tmp_path / f"program_{next(numbers)}.py"
         program.write_text(code)
         environment = {**_OUTER_ENVIRONMENT, "JAX_PLATFORMS": "cpu"}
         if devices is not None:

@@ -57,6 +57,8 @@ void Tally::Add(const Tally& other) {
   steps += other.steps;
   messages += other.messages;
   size_bytes += other.size_bytes;
+  failed_messages += other.failed_messages;
+  failed_size_bytes += other.failed_size_bytes;
   for (const auto& [code, count] : other.codes) codes[code] += count;
 }
 
@@ -83,7 +85,11 @@ Tally Execution::Run() {
   }
   tally.runs = ranks_[0].tally.runs;
   tally.failed_runs = ranks_[0].failed;
-  if (ranks_[0].failed) ++tally.codes[ranks_[0].code];
+  if (ranks_[0].failed) {
+    ++tally.codes[ranks_[0].code];
+    tally.failed_messages = tally.messages;
+    tally.failed_size_bytes = tally.size_bytes;
+  }
   return tally;
 }
 

@@ -24,6 +24,8 @@ struct Tally {
   std::int64_t steps = 0;
   std::int64_t messages = 0;
   std::int64_t size_bytes = 0;
+  std::int64_t failed_messages = 0;  // of those: in runs that failed
+  std::int64_t failed_size_bytes = 0;
   std::map<std::string, std::int64_t> codes;
   void Add(const Tally& other);
 };

@@ -22,7 +22,7 @@ void Tracing::Go() {
   while (!stop_) {
     // From so few that each rank keeps one span and each run displaces the one before, to all.
     TheTrace().Start(random.OneIn(3) ? 4 : random.OneIn(2) ? 200 : 100'000);
-    std::this_thread::sleep_for(std::chrono::microseconds(random.Below(20'000)));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Below(random.OneIn(2) ? 500'000 : 20'000)));
     if (random.OneIn(4)) continue;  // begun anew, as after one that was given up
     TheTrace().Stop();
     Check();

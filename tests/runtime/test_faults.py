@@ -100,28 +100,24 @@ def test_found_at_once(run_program, row):
     check_nothing_grew(seen)
 
 
-def test_what_takes_as_long_as_a_callback_or_a_limit(run_program):
-    """All at once, since they do nothing but wait."""
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        raises = pool.submit(
-            fail_often, run_program, faults.raises_before_its_send, ", warm=1, times=1", PEERAX_TIMEOUT_S="1"
-        )
-        late = pool.submit(fail_often, run_program, faults.one_sleeps, ", warm=0, times=0", PEERAX_TIMEOUT_S="5")
-        slow = pool.submit(run_program, SLOW, PEERAX_TIMEOUT_S="60")
+def check_raises(run_program):
+    seen = fail_often(run_program, faults.raises_before_its_send, ", warm=1, times=1", PEERAX_TIMEOUT_S="1")
+    assert seen["class"] == "JaxRuntimeError" and "ValueError: the data of rank 2 is bad" in seen["text"], seen
+    assert site(faults.raises_before_its_send, "AWAITED") in seen["text"], seen  # in a note
+    assert 1 < seen["after_s"] < 1 + 10, seen
+    check_nothing_grew(seen)
 
-        seen = raises.result()
-        assert seen["class"] == "JaxRuntimeError" and "ValueError: the data of rank 2 is bad" in seen["text"], seen
-        assert site(faults.raises_before_its_send, "AWAITED") in seen["text"], seen  # in a note
-        assert 1 < seen["after_s"] < 1 + 10, seen
-        check_nothing_grew(seen)
 
-        seen = late.result()
-        assert "PX301: " in seen["text"] and site(faults.one_sleeps, "SECOND") in seen["text"], seen
-        assert "rank 1: computes, after psend (" in seen["text"], seen
-        assert site(faults.one_sleeps, "FIRST") in seen["text"], seen
-        assert 5 < seen["after_s"] < 5 + 10, seen
+def check_late(run_program):
+    seen = fail_often(run_program, faults.one_sleeps, ", warm=0, times=0", PEERAX_TIMEOUT_S="5")
+    assert "PX301: " in seen["text"] and site(faults.one_sleeps, "SECOND") in seen["text"], seen
+    assert "rank 1: computes, after psend (" in seen["text"], seen
+    assert site(faults.one_sleeps, "FIRST") in seen["text"], seen
+    assert 5 < seen["after_s"] < 5 + 10, seen
 
-        assert 20 < slow.result() < 50
+
+def check_slow(run_program):
+    assert 20 < run_program(SLOW, PEERAX_TIMEOUT_S="60") < 50
 
 
 SLOW = """
@@ -136,8 +132,11 @@ print(time.monotonic() - start)
 """
 
 
-def test_a_run_that_is_given_up_fails_no_other(run_python):
-    """Its ranks come back from their callbacks, and into more of its bodies, while others run, and when Python ends."""
+def check_given_up(run_python):
+    """A run that is given up fails no other.
+
+    Its ranks come back from their callbacks, and into more of its bodies, while others run, and when Python ends.
+    """
     code = (
         START
         + """
@@ -213,7 +212,8 @@ print(json.dumps(peerax.runtime.statistics()))
     assert (totals["runs"], totals["failed_runs"]) == (1_001, 1)
 
 
-def test_ctrl_c_while_a_rank_is_stuck_and_nothing_has_a_limit(run_program):
+def check_ctrl_c(run_program):
+    """It ends a call also while a rank is stuck and nothing has a limit."""
     code = """
 stuck, awake = True, threading.Event()
 
@@ -248,8 +248,8 @@ print(interrupted_s[1] - interrupted_s[0])
     assert run_program(START + code, PEERAX_TIMEOUT_S="inf") < 4
 
 
-def test_the_process_ends_while_a_rank_is_stuck(run_python):
-    """After Ctrl-C, whether or not the rank ever comes back."""
+def check_end_of_process(run_python):
+    """The process ends while a rank is stuck, after Ctrl-C, whether or not the rank ever comes back."""
     code = """
 import os, signal, threading, time
 import jax, jax.numpy as jnp
@@ -301,3 +301,12 @@ print(json.dumps([os.waitstatus_to_exitcode(status), [str(each.message) for each
 """
     status, warned = run_program(START + code)
     assert status == 7 and any("os.fork() is incompatible with multithreaded code" in each for each in warned), warned
+
+
+def test_what_takes_as_long_as_a_callback_or_a_limit(run_program, run_python):
+    """All at once, since they do nothing but wait."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        checks = [pool.submit(check, run_program) for check in (check_raises, check_late, check_slow, check_ctrl_c)]
+        checks += [pool.submit(check, run_python) for check in (check_given_up, check_end_of_process)]
+        for check in checks:
+            check.result()

@@ -92,7 +92,8 @@ def threads():
     """Return how many threads this process has, without those that wait a few seconds for more to do."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":\t", 1) for line in file if ":\t" in line)
-    return int(fields["Threads"]) - extension().resume_threads(), threading.active_count()
+    of_python = sum(not isinstance(each, threading._DummyThread) for each in threading.enumerate())
+    return int(fields["Threads"]) - extension().resume_threads(), of_python
 
 
 def resident_mib():
