@@ -8,6 +8,8 @@ import sys
 import hypothesis
 import pytest
 
+pytest_plugins = ["pytester"]  # tests/plugin runs pytest; only the uppermost conftest may name a plugin
+
 _OUTER_ENVIRONMENT = dict(os.environ)
 _DEVICES = 8
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from peerax._on_import import when_imported
 
 if TYPE_CHECKING:
+    from peerax.backends import backend_is, require_backend
     from peerax.diagnostics import PeeraxError, explain
     from peerax.extract import check, program
     from peerax.install import install
@@ -26,6 +27,7 @@ __all__ = [
     "Program",
     "Report",
     "Timeline",
+    "backend_is",
     "check",
     "compile_for",
     "create_token",
@@ -36,12 +38,15 @@ __all__ = [
     "precv",
     "program",
     "psend",
+    "require_backend",
     "shift",
     "trace",
     "simulate",
 ]
 
 _HOMES = {
+    "backend_is": "peerax.backends",
+    "require_backend": "peerax.backends",
     "PeeraxError": "peerax.diagnostics",
     "explain": "peerax.diagnostics",
     "check": "peerax.extract",

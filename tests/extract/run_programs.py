@@ -5,24 +5,20 @@
 For a process of its own, in which sends wait for their receive: what is wrong about a program may end the process.
 """
 
-import collections
 import json
 import re
 import sys
-from dataclasses import replace
-from itertools import count
 
 import jax
 import jax.numpy as jnp
 from hypothesis import HealthCheck, Phase, given, settings
 
 import peerax
-from peerax.verifier import Collective, check_program
+from peerax.verifier import check_program
 from tests.extract.catalogue import control_flow, messages, programs  # noqa: F401  they fill the catalogue
 from tests.extract.catalogue.case import CASES
 from tests.extract.lowering import arguments, as_in_jax, to_function
-from tests.verifier.oracle import unroll
-from tests.verifier.programs import Op, small_nodes, to_program
+from tests.verifier.programs import small_nodes
 
 
 def outcome(function, arguments) -> str:
@@ -34,8 +30,8 @@ def outcome(function, arguments) -> str:
     return "ended"
 
 
-def show(name, verdict, codes, result, **more):
-    print(json.dumps({"name": name, "verdict": verdict, "codes": sorted(codes), "result": result, **more}), flush=True)
+def show(name, verdict, codes, result):
+    print(json.dumps({"name": name, "verdict": verdict, "codes": sorted(codes), "result": result}), flush=True)
 
 
 def run_catalogue():
@@ -57,30 +53,9 @@ def run_random(number):
         values = [jnp.ones(x.shape, x.dtype) for x in arguments(size)]
         codes = {found.code for found in report.diagnostics}
         result = outcome(function, values)
-        show(str(nodes), report.verdict, codes, result, at_two_places=meets_at_two_places(size, nodes))
+        show(str(nodes), report.verdict, codes, result)
 
     run()
-
-
-def meets_at_two_places(size, nodes) -> bool:
-    """Return whether the members of a collective call it at different places of the program."""
-    joined = collections.defaultdict(lambda: [[] for _ in range(size)])
-    for rank, steps in enumerate(unroll(to_program(size, _named_by_place(nodes, count())))):
-        for kind, group, what in (part for step in steps for part in step):
-            if kind == "join":
-                joined[group][rank].append(what)
-    return any(len({tuple(ranks[member]) for member in group}) > 1 for group, ranks in joined.items())
-
-
-def _named_by_place(nodes, numbers):
-    named = []
-    for node in nodes:
-        if not isinstance(node, Op):
-            node = replace(node, nodes=_named_by_place(node.nodes, numbers))
-        elif isinstance(node.operation, Collective):
-            node = replace(node, operation=replace(node.operation, name=str(next(numbers))))
-        named.append(node)
-    return tuple(named)
 
 
 if __name__ == "__main__":

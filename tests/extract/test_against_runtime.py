@@ -30,7 +30,7 @@ def run(run_python):
 
 
 def test_the_catalogue(run):
-    shown = run("catalogue", timeout_s=120)
+    shown = run("catalogue", timeout_s=300)
     assert len(shown) > 50
     for found in shown:
         assert found["result"] == ("ended" if found["verdict"] == "safe" else "PX302"), found
@@ -38,12 +38,11 @@ def test_the_catalogue(run):
 
 def test_random_programs(run):
     number = PROGRAMS // 50
-    shown = run("random", str(number), timeout_s=60 + 2 * number)
+    shown = run("random", str(number), timeout_s=200 + 4 * number)
     assert len(shown) == number
     for found in shown:
         if found["verdict"] == "safe":
-            # A collective that stands at two places is one for the check, and two for the CPU.
-            assert found["result"] == "ended" or (found["at_two_places"] and found["result"] == "PX209"), found
+            assert found["result"] == "ended", found
         elif set(found["codes"]) <= CYCLES:
             assert found["result"] == "PX302", found
         else:

@@ -262,6 +262,16 @@ def an_index_beyond_the_last_branch():
 
 
 @expect("PX211")
+def two_predicates_that_differ_in_a_number():
+    def body(x):
+        n = number(x)
+        x = lax.cond(n > 1, lambda x: send(x) + 1, same, x)
+        return lax.cond(n > 2, lambda x: x + receive(x), same, x)
+
+    return on_line(body)
+
+
+@expect("PX211")
 def a_predicate_that_changes_from_iteration_to_iteration():
     def body(x):
         def step(carry, _):

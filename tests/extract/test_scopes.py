@@ -46,6 +46,21 @@ def inside_a_scan_with_its_counter():
     return lambda x: lax.scan(lambda x, i: (mapped(x, i), None), x, jnp.arange(4))[0]
 
 
+def in_two_iterations(first, second):
+    mapped = on_line(lambda x, i: lax.cond(i == 0, first, second, x), (P("x"), P()))
+    return lambda x: lax.scan(lambda x, i: (mapped(x, i), None), x, jnp.arange(2))[0]
+
+
+@expect("PX208")
+def messages_do_not_cross_from_one_iteration_to_the_next():
+    return in_two_iterations(send, receive)
+
+
+@expect("PX207")
+def receives_do_not_cross_from_one_iteration_to_the_next():
+    return in_two_iterations(receive, send)
+
+
 @expect()
 def inside_a_branch():
     return lambda x: lax.cond(x.sum() > 0, on_line(along), same, x)
@@ -216,9 +231,9 @@ def nothing_is_returned():
     return on_line(body, out_specs=())
 
 
-@expect()
+@expect("PX201")
 def a_branch_by_platform():
-    return on_line(lambda x: lax.platform_dependent(x, cpu=along, default=same))
+    return on_line(lambda x: lax.platform_dependent(x, default=same, cpu=send))
 
 
 @expect()
@@ -246,6 +261,11 @@ def a_mesh_without_devices():
 @pytest.mark.parametrize("name", programs.names)
 def test_program(name):
     programs.check(name)
+
+
+def test_the_end_of_a_shard_map_is_no_operation_of_jax_lax():
+    make, _ = programs.names["inside_a_scan"]
+    assert peerax.check(make(), X, as_written_for="jax.lax").ok
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from tests.extract.expectations import FWD, Programs, along, number, on_line, rank, receive, same, send, total
+import peerax
+from tests.extract.expectations import FWD, Programs, X, along, number, on_line, rank, same, total
 
 programs = Programs()
 expect = programs.expect
@@ -131,18 +132,6 @@ def a_table_of_two_loops_that_is_wrong_forward_and_backward():
 
 
 @expect()
-def a_reversed_scan():
-    """Rank 0 sends before all add up, and rank 1 receives before; backwards it is the other way round."""
-    steps = [lambda x: send(jnp.sin(x)) * x, lambda x: x * receive(x), total]
-
-    def body(x):
-        step = lambda x, which: (lax.switch(which, steps, x), None)  # noqa: E731
-        return lax.scan(step, x, jnp.array([2, 1, 0, 2]), reverse=True)[0]
-
-    return loss(on_line(body))
-
-
-@expect()
 def data_of_all_ranks():
     return loss(on_line(lambda x: lax.cond(number(x) > 0, lambda x: x * along(jnp.sin(x)), same, x)))
 
@@ -194,3 +183,18 @@ def a_linear_solve():
 @pytest.mark.parametrize("name", programs.names)
 def test_program(name):
     programs.check(name)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_the_gradient_runs_backwards(reverse):
+    """What each iteration chose is kept for the gradient, and taken there in the other order."""
+
+    def body(x):
+        def step(x, i):
+            return lax.cond(jnp.array([1, 0, 0, 0])[i] == 1, lambda x: jnp.sin(along(x)), jnp.cos, x), None
+
+        return lax.scan(step, x, jnp.arange(4), reverse=reverse)[0]
+
+    loops = peerax.program(loss(on_line(body)), X).bodies()[0]
+    chosen = [loop.body[0].selector.values for loop in loops]
+    assert chosen == ([(0, 0, 0, 1), (1, 0, 0, 0)] if reverse else [(1, 0, 0, 0), (0, 0, 0, 1)])

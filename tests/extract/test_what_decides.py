@@ -178,14 +178,16 @@ def test_a_sum_that_nobody_uses():
     assert [found.code for found in peerax.check(jax.jit(on_ranks(body), keep_unused=True), X).diagnostics] == ["PX209"]
 
 
+@pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("uniform", [True, False])
-def test_the_gradient_of_a_scan_around_a_shard_map(uniform):
+def test_the_gradient_of_a_scan_around_a_shard_map(uniform, check_vma):
     def body(x):
         number = x.sum()
         return lax.cond((lax.psum(number, "x") if uniform else number) > 0, lambda x: x * total(x), same, x)
 
     def loss(x):
-        return lax.scan(lambda x, _: (on_ranks(body)(x), None), x, length=3)[0].sum()
+        mapped = on_ranks(body, check_vma=check_vma)
+        return lax.scan(lambda x, _: (mapped(x), None), x, length=3)[0].sum()
 
     found = [found.code for found in peerax.check(jax.grad(loss), X).diagnostics]
     assert found == ([] if uniform else ["PX210"] * len(found)) and bool(found) != uniform

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peerax.timeline import Message, RankTime, Span, Timeline
 from peerax.timeline._channels import channel_times
 from peerax.timeline._transfers import transfers
 from peerax.verifier import Cost, Exchange, Program, Recv, Send, simulate
@@ -55,6 +56,36 @@ def test_each_message_is_within_its_operations(program, cost, semantics, most_sp
         assert channel in send.channels and channel in recv.channels
         assert send.start_s <= message.posted_s <= send.end_s
         assert recv.start_s <= message.received_s <= recv.end_s
+
+
+def made(*spans, messages, semantics="rendezvous"):
+    """A timeline as a run would give it, where clocks are read one after the other."""
+    size = 1 + max(max(m.source, m.destination) for m in messages)
+    return Timeline((RankTime(9.0, 0.0, 0.0, 0.0, 1),) * size, spans, messages, (), "measured", semantics)
+
+
+def test_a_message_outside_of_all_operations_has_none():
+    send = Span(0, "send", "psend", 2.0, 2.0, 3.0, channels=((0, 1, 0),))
+    recv = Span(1, "recv", "precv", 2.0, 2.0, 3.0, channels=((0, 1, 0),))
+    for posted, received in ((1.0, 2.5), (2.5, 3.5)):
+        (found,) = transfers(made(send, recv, messages=(Message(0, 1, 0, posted, received),)))
+        assert (found.send, found.recv) == ((None, recv) if posted < 2 else (send, None))
+    (row,) = made(send, recv, messages=(Message(0, 1, 0, 2.0, 3.0, 8),)).channel_table().splitlines()[1:]
+    assert row.split() == ["0", ">", "1", "-", "-", "1", "8", "B", "0", "s", "0", "s", "0", "s"]
+
+
+@pytest.mark.parametrize(("semantics", "waits"), [("buffered", (0.0, 4.0)), ("rendezvous", (4.0, 0.0))])
+def test_a_buffered_send_does_not_wait(semantics, waits):
+    # Rank 1 exchanges: the message from 0 was there at 3.9, and rank 2 came at 4 to receive what it sends.
+    spans = (
+        Span(0, "send", "psend", 3.9, 3.9, 4.0, ("a.py", 1), ((0, 1, 0),)),
+        Span(1, "exchange", "exchange", 0.0, 4.0, 4.5, ("a.py", 2), ((1, 2, 0), (0, 1, 0))),
+        Span(2, "recv", "precv", 4.0, 4.0, 4.4, ("a.py", 3), ((1, 2, 0),)),
+    )
+    messages = Message(1, 2, 0, 0.0, 4.4), Message(0, 1, 0, 3.9, 4.2)
+    rows = channel_times(made(*spans, messages=messages, semantics=semantics))
+    assert sum(row.sender_waits_s for row in rows) == waits[0]
+    assert sum(row.receiver_waits_s for row in rows) == waits[1]
 
 
 @given(small_programs(), ANY, SEMANTICS)

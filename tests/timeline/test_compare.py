@@ -76,6 +76,12 @@ def test_a_file_may_be_written_in_full():
     assert re.search(r"pipe.py:12 +psend +all +2 and 0 +0 s +- +108 µs +-$", other.table(), re.MULTILINE)
 
 
+def test_a_file_that_may_be_one_of_two_is_another_one():
+    both = replace(pair_of_ranks(1), spans=pair_of_ranks(1, "a/pipe.py").spans + pair_of_ranks(1, "b/pipe.py").spans)
+    found = both.compare(measured(pair_of_ranks(2))).lines()
+    assert {row.numbers for row in found if row.location[0] == "pipe.py"} == {(0, 2)}
+
+
 @given(small_programs(), st.sampled_from(["rendezvous", "buffered"]))
 def test_nothing_is_lost(program, semantics):
     first = simulate(program, Cost(1e-3, 7.0, 0.1))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from peerax.timeline import Timeline
 from peerax.timeline._matrix import Traffic
-from peerax.verifier import Cost, simulate
-from tests.timeline.timelines import deadlock, line, ring_of_pairs
+from peerax.verifier import Cost, Program, Recv, Send, simulate
+from tests.timeline.timelines import TYPES, deadlock, line, ring_of_pairs
 from tests.verifier.programs import small_programs
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,6 +34,12 @@ from \\ to  0-31  32-63  64-95  96-99  all
 64-95      .     .      93     3      96
 96-99      .     .      .      9      9
 all        93    96     96     12     297"""
+
+
+def two_pairs():
+    """Two pairs of ranks, of which the first one can be made to wait."""
+    perm = ((0, 1), (2, 3))
+    return Program.spmd(4, [Send(perm, TYPES, ("a.py", 1)), Recv(perm, TYPES, ("a.py", 2))])
 
 
 def drawn(matrix, *words, **options):
@@ -62,6 +68,7 @@ def test_values():
     assert matrix[1, 2].longest_wait_s == pytest.approx(2.054e-3)
     assert matrix[2, 1] == Traffic()
     assert matrix.total.messages == 4
+    assert matrix.total.longest_wait_s == matrix[1, 2].longest_wait_s
     for pair in ((0, 3), (-1, 0)):
         with pytest.raises(IndexError, match=r"0\.\.2"):
             matrix[pair]
@@ -100,6 +107,24 @@ def test_what_is_more_is_darker():
     assert 0.1 < shown["0 > 1"] < shown["1 > 2"] < shown["2 > 3"] == 1
     numbers = [text for text in texts(root) if re.fullmatch(r"[\d.]+", text)]
     assert {"1", "3.108"} <= set(numbers)
+
+
+def test_sources_are_rows():
+    places = {
+        square.find(f"{SVG}title").text[:5]: (float(square.get("x")), float(square.get("y")))
+        for square in squares(drawn(line(4, 3).matrix()))
+    }
+    (x, y), (right, below) = places["0 > 1"], places["1 > 2"]
+    assert (right - x, below - y) == (58, 58)
+    assert y - 0.5 == 76 and x > 58 + 40  # the first row, and not the first column
+
+
+def test_a_pair_that_does_not_wait_is_seen():
+    (square,) = squares(drawn(line(2, 1, semantics="buffered").matrix().folded(1), "waits"))
+    assert float(square.get("fill-opacity")) == 1
+    matrix = simulate(two_pairs(), Cost(0.0, compute_s=lambda rank, _: 1.0 * (rank == 0))).matrix()
+    shown = {s.find(f"{SVG}title").text[:5]: float(s.get("fill-opacity")) for s in squares(drawn(matrix, "waits"))}
+    assert shown == {"0 > 1": 1.0, "2 > 3": 0.12}
 
 
 def test_of_many_ranks_neighbours_are_put_together():

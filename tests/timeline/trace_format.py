@@ -15,6 +15,8 @@ def checked(text):
         if event["ph"] != "M":
             assert isinstance(event["ts"], (int, float)) and math.isfinite(event["ts"]) and event["ts"] >= 0, event
         by_phase[event["ph"]].append(event)
+    times = [event["ts"] for event in events if event["ph"] != "M"]
+    assert times == sorted(times)
     assert set(by_phase) <= set("MXbesfC")
     _check_names(by_phase)
     _check_flights(by_phase)
@@ -42,11 +44,11 @@ def _check_names(by_phase):
 def _check_flights(by_phase):
     begun = {}
     for event in by_phase["b"]:
-        key = event["pid"], event["cat"], event["id"]
+        key = event["pid"], event["cat"], event["id2"]["local"]
         assert key not in begun
         begun[key] = event
     for event in by_phase["e"]:
-        begin = begun.pop((event["pid"], event["cat"], event["id"]))
+        begin = begun.pop((event["pid"], event["cat"], event["id2"]["local"]))
         assert begin["name"] == event["name"] and begin["ts"] <= event["ts"]
     assert not begun
 

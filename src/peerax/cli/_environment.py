@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from peerax.runtime import read_settings
 
@@ -17,14 +17,20 @@ def set_environment(
 ) -> None:
     """Set what JAX and peerax will read from the environment. What is None stays as it is."""
     if devices is not None:
-        environment["XLA_FLAGS"] = with_device_count(environment.get("XLA_FLAGS", ""), devices)
+        environment.update(variables_for_devices(environment, devices))
         environment["JAX_PLATFORMS"] = environment.get("JAX_PLATFORMS") or "cpu"
-        if "JAX_NUM_CPU_DEVICES" in environment:  # JAX prefers it to the flag
-            environment["JAX_NUM_CPU_DEVICES"] = str(devices)
     if timeout_s is not None:
         environment["PEERAX_TIMEOUT_S"] = timeout_s
     if send is not None:
         environment["PEERAX_SEND"] = send
+
+
+def variables_for_devices(environment: Mapping[str, str], devices: int) -> dict[str, str]:
+    """Return the variables that give JAX this number of CPU devices, with what else they say in the environment."""
+    variables = {"XLA_FLAGS": with_device_count(environment.get("XLA_FLAGS", ""), devices)}
+    if "JAX_NUM_CPU_DEVICES" in environment:  # JAX prefers it to the flag
+        variables["JAX_NUM_CPU_DEVICES"] = str(devices)
+    return variables
 
 
 def with_device_count(flags: str, devices: int) -> str:

@@ -83,7 +83,7 @@ def _element(walk: "Walk", x: Value, loop: Loop) -> Value:
     parts = None
     if x.parts is not None and not any(x.parts.axes[:1]):  # what a rank has is not split along the iterations
         parts = replace(x.parts, axes=x.parts.axes[1:], value=_element(walk, x.parts.value, loop))
-    return Value(walk.numbers.new(), x.axes, x.doubtful, expression, parts)
+    return Value(walk.numbers.new(), x.axes, x.doubtful, expression, parts=parts)
 
 
 def _stacked(walk: "Walk", y: Value, loop: Loop) -> Value:
@@ -92,7 +92,7 @@ def _stacked(walk: "Walk", y: Value, loop: Loop) -> Value:
     parts = None
     if y.parts is not None:
         parts = replace(y.parts, axes=((), *y.parts.axes), value=_stacked(walk, y.parts.value, loop))
-    return Value(walk.numbers.new(), y.axes, y.doubtful, expression, parts)
+    return Value(walk.numbers.new(), y.axes, y.doubtful, expression, parts=parts)
 
 
 def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) -> list[Value]:

@@ -224,6 +224,10 @@ class Walk:
         operands = [self._part(value, split, sizes) for value, split in specs]
         inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)
         steps += inside
+        if outermost and scope.loops and self.order is None:
+            # peerax sees to it that a message is received in the iteration in which it is sent: ranks end together.
+            everyone = (tuple(range(self.ranks.size)),)
+            steps.append(Collective("shard_map", everyone, (), site_of(eqn)))
         specs = zip(results, map(_split, eqn.params["out_specs"]), strict=True)
         return [self._put_together(value, split, sizes, new) for value, split in specs]
 
@@ -280,6 +284,8 @@ def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:
         ]
         inside, results = walk.run(*chosen[0], operands, scope)
         steps += inside
+        file, line = site_of(eqn)
+        walk.assumptions[f"the branch for {walk.platform} is taken at {file}:{line}"] = None
         return results
     walked = [walk.run(*branch, operands, scope) for branch in branches]
     steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn), scope.ranks))

@@ -10,7 +10,7 @@ from peerax.timeline._units import NOTHING_S, duration, in_columns, line_of
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Compared:
     """One amount of time in both timelines."""
 
     first_s: float
@@ -37,8 +37,8 @@ class OperationTimes:
     name: str
     rank: int | None
     numbers: tuple[int, int]
-    waits: Pair
-    whole: Pair
+    waits: Compared
+    whole: Compared
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Comparison:
         return both if both[0] != both[1] else ("first", "second")
 
     @property
-    def makespan(self) -> Pair:
+    def makespan(self) -> Compared:
         """Return when the last rank was through."""
-        return Pair(self.first.makespan_s, self.second.makespan_s)
+        return Compared(self.first.makespan_s, self.second.makespan_s)
 
     def lines(self) -> list[OperationTimes]:
         """Return what all ranks together spent in each line, those first in which the timelines differ most."""
@@ -95,7 +95,7 @@ class Comparison:
                 sums[which][1] += span.matched_s - span.start_s
                 sums[which][2] += span.end_s - span.start_s
         rows = [
-            OperationTimes(*key, (int(a[0]), int(b[0])), Pair(a[1], b[1]), Pair(a[2], b[2]))
+            OperationTimes(*key, (int(a[0]), int(b[0])), Compared(a[1], b[1]), Compared(a[2], b[2]))
             for key, (a, b) in found.items()
         ]
         return sorted(rows, key=lambda row: (-_apart(row.whole), line_of(row.location), row.name, row.rank or 0))
@@ -181,8 +181,8 @@ def rank_rows(comparison: Comparison, most: int) -> list[list[str]]:
     for rank in range(min(most, comparison.first.size)):
         row = [str(rank)]
         a, b = comparison.first.ranks[rank], comparison.second.ranks[rank]
-        inside = Pair(a.waiting_s + a.moving_s, b.waiting_s + b.moving_s)
-        for pair in (Pair(a.busy_s, b.busy_s), inside, Pair(a.end_s, b.end_s)):
+        inside = Compared(a.waiting_s + a.moving_s, b.waiting_s + b.moving_s)
+        for pair in (Compared(a.busy_s, b.busy_s), inside, Compared(a.end_s, b.end_s)):
             row += [duration(pair.first_s), duration(pair.second_s), ratio_of(pair)]
         rows.append(row)
     return rows
@@ -210,12 +210,12 @@ def operation_rows(comparison: Comparison, found: list[OperationTimes]) -> list[
     return rows
 
 
-def ratio_of(pair: Pair) -> str:
+def ratio_of(pair: Compared) -> str:
     """Return a ratio with three digits that count; nothing where there is none."""
     return "" if pair.ratio is None else f"{pair.ratio:.3g}"
 
 
-def _apart(pair: Pair) -> float:
+def _apart(pair: Compared) -> float:
     # Of what differs by rounding only, the order is that of the lines.
     return round(abs(pair.second_s - pair.first_s), 13)
 

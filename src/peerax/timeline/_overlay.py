@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from peerax.timeline._boxes import boxes
 from peerax.timeline._canvas import CHARACTER, Axis, frame, legend, text
-from peerax.timeline._compare import Comparison, Pair, heading_of_both, ratio_of
+from peerax.timeline._compare import Compared, Comparison, heading_of_both, ratio_of
 from peerax.timeline._timeline import Span, Timeline
 from peerax.timeline._units import duration
 
@@ -117,7 +117,7 @@ class _Overlay:
                 for which, name in enumerate(self._comparison.names):
                     middle = y + which * (self._bar + _GAP) + self._bar / 2 + 3.5
                     yield text(_LEFT - 8, middle, name, "s" if stuck[which] else "n", "end")
-            ends = Pair(*(timeline.ranks[rank].end_s for timeline in self._timelines))
+            ends = Compared(*(timeline.ranks[rank].end_s for timeline in self._timelines))
             yield text(self._width - _RIGHT + 8, y + self._bar + 4.5, "stuck" if any(stuck) else ratio_of(ends), "l")
 
     def _y(self, rank: int) -> float:

@@ -7,7 +7,7 @@ there. They are rounded to nanoseconds, as Perfetto does: what is inside of some
 
 import json
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Any
 
 from peerax.timeline._boxes import describe
@@ -33,40 +33,41 @@ def to_trace_events(timeline: Timeline) -> str:
     threads: list[list[Event]] = [[] for _ in range(timeline.size)]
     for span in timeline.spans:
         whole, *parts = _operation(span)
-        # Perfetto binds an arrow to the slice that was last begun: so it leaves the whole, and ends in its last part.
+        # Perfetto binds an arrow to the slice that was last begun, in the order of the file: it ends in the last part.
         events = [whole, *(_arrow("s", n, found[n]) for n in sent.get(id(span), ()))]
         events += [*parts, *(_arrow("f", n, found[n]) for n in received.get(id(span), ()))]
-        threads[span.rank] += sorted(events, key=_time)
+        threads[span.rank] += events
     events = [*_merged(threads), *_bytes_in_flight(timeline)]
     for number, transfer in enumerate(found):
         events += _flight(number, transfer)
     # Of equal times, the order above is kept.
-    events.sort(key=_time)
+    events.sort(key=lambda event: event["ts"])
     about = {"origin": timeline.origin, "semantics": timeline.semantics, "operations not kept": timeline.left_out}
     trace = {"traceEvents": [*_names(timeline), *events], "displayTimeUnit": "ns", "otherData": about}
     return json.dumps(trace, separators=(",", ":"))
 
 
 def _merged(threads: list[list[Event]]) -> Iterator[Event]:
-    """Yield the events of all threads by time. Where a message takes no time, its arrow still begins before it ends."""
-    heads = [(events[0]["ts"], thread, 0) for thread, events in enumerate(threads) if events]
-    heapify(heads)
+    """Yield the events of all threads so that each arrow begins before it ends, also if its message took no time."""
+    ready = [iter(events) for events in reversed(threads)]
     begun: set[int] = set()
-    held: dict[int, tuple[float, int, int]] = {}
-    while heads or held:
-        head = heappop(heads) if heads else held.popitem()[1]
-        _, thread, at = head
-        event = threads[thread][at]
-        if event["ph"] == "f" and event["id"] not in begun and heads:
-            held[event["id"]] = head
-            continue
-        yield event
-        if event["ph"] == "s":
-            begun.add(event["id"])
-            if event["id"] in held:
-                heappush(heads, held.pop(event["id"]))
-        if at + 1 < len(threads[thread]):
-            heappush(heads, (threads[thread][at + 1]["ts"], thread, at + 1))
+    held: dict[int, tuple[Event, Iterator[Event]]] = {}  # ends of arrows that have not begun, and what is behind them
+    while ready or held:
+        if not ready:  # the times of a message are wrong: its arrow is lost, and nothing else
+            number, (event, events) = held.popitem()
+            begun.add(number)
+            ready.append(chain([event], events))
+        events = ready.pop()
+        for event in events:
+            if event["ph"] == "f" and event["id"] not in begun:
+                held[event["id"]] = event, events
+                break
+            yield event
+            if event["ph"] == "s":
+                begun.add(event["id"])
+                if event["id"] in held:
+                    end, others = held.pop(event["id"])
+                    ready.append(chain([end], others))
 
 
 def _names(timeline: Timeline) -> Iterator[Event]:
@@ -99,24 +100,39 @@ def _operation(span: Span) -> Iterator[Event]:
 
 
 def _slice(span: Span, name: str, category: str, start: int, end: int, args: dict[str, Any]) -> Event:
-    times = {"ts": start / 1000, "dur": (end - start) / 1000}
+    # A tenth of a nanosecond more: who adds up floating-point numbers may else find the end of an arrow behind it.
+    times = {"ts": start / 1000, "dur": (end - start) / 1000 + (1e-4 if end > start else 0.0)}
     return {"ph": "X", "name": name, "cat": category, "pid": _PROCESS, "tid": _thread(span.rank), **times, "args": args}
 
 
 def _arrow(phase: str, number: int, transfer: Transfer) -> Event:
-    message = transfer.message
-    sends = phase == "s"
-    rank, seconds = (message.source, message.posted_s) if sends else (message.destination, message.received_s)
+    message, sends = transfer.message, phase == "s"
+    rank = message.source if sends else message.destination
     event = {"ph": phase, "name": "message", "cat": "message", "id": number, "pid": _PROCESS, "tid": _thread(rank)}
     # Without "bp" the arrow would end at the next slice, and not at the one that it is in.
-    return {**event, "ts": _ns(seconds) / 1000, **({} if sends else {"bp": "e"})}
+    return {**event, "ts": _inside(transfer)[not sends] / 1000, **({} if sends else {"bp": "e"})}
+
+
+def _inside(transfer: Transfer) -> tuple[int, int]:
+    """Return when an arrow begins and ends: a nanosecond inside of its slices, where another one may touch them.
+
+    A message that takes no time leaves no room for that.
+    """
+    message, send, recv = transfer.message, transfer.send, transfer.recv
+    posted, received = _ns(message.posted_s), _ns(message.received_s)
+    if posted + 1 < min(_ns(send.end_s), received):
+        posted += 1
+    if received - 1 >= max(posted, _ns(recv.matched_s)):
+        received -= 1
+    return posted, received
 
 
 def _flight(number: int, transfer: Transfer) -> Iterator[Event]:
     message = transfer.message
-    # Those of a name share a row: one for each channel.
+    # Those of a name share a row: one for each channel. A local number keeps the rows among those of the process.
     name = channel_text((message.source, message.destination, message.tag))
-    event = {"name": name, "cat": "in flight", "id": number, "pid": _PROCESS, "tid": _thread(message.source)}
+    where = {"id2": {"local": hex(number)}, "pid": _PROCESS, "tid": _thread(message.source)}
+    event = {"name": name, "cat": "in flight", **where}
     args = {"bytes": message.size_bytes}
     yield {"ph": "b", **event, "ts": _ns(message.posted_s) / 1000, "args": args}
     yield {"ph": "e", **event, "ts": _ns(message.received_s) / 1000}
@@ -137,10 +153,6 @@ def _bytes_in_flight(timeline: Timeline) -> Iterator[Event]:
 
 def _thread(rank: int) -> int:
     return rank + 1
-
-
-def _time(event: Event) -> float:
-    return event["ts"]
 
 
 def _ns(seconds: float) -> int:

@@ -46,9 +46,9 @@ def to_html(report: "Report", most: int) -> str:
         parts += _diagnostic(found)
     if len(report.diagnostics) > most:
         parts.append(f"<p>and {len(report.diagnostics) - most} more</p>")
-    parts.append('<p class="quiet">assumed:</p><ul class="quiet">')
-    parts += [f"<li>{escape(sentence)}</li>" for sentence in report.assumed]
-    parts.append("</ul>")
+    if report.assumed:
+        parts.append('<p class="quiet">assumed:</p><ul class="quiet">')
+        parts += [*(f"<li>{escape(sentence)}</li>" for sentence in report.assumed), "</ul>"]
     if report.program is not None:
         parts += _table(report.program)
     return "\n".join([*parts, "</body></html>", ""])

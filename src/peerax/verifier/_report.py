@@ -27,7 +27,7 @@ class Report:
         verdict: "safe", "unsafe" or "undecided".
         diagnostics: one for each cause. Warnings do not make a program unsafe.
         semantics: "rendezvous" or "buffered"; how sends were judged.
-        size: number of ranks.
+        size: number of ranks; 0 if the program cannot be traced.
         assumptions: what the verdict relies on, in sentences.
         program: what was checked, if there is one program.
     """
@@ -51,8 +51,8 @@ class Report:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return all that the verdict relies on, how sends complete as well."""
-        return (_ASSUMED[self.semantics], *self.assumptions)
+        """Return all that the verdict relies on, also how sends complete; nothing, if the program cannot be traced."""
+        return (_ASSUMED[self.semantics], *self.assumptions) if self.size else ()
 
     def raise_if_unsafe(self) -> None:
         """Raise PeeraxError with the first error, if the verdict is "unsafe"."""
@@ -61,9 +61,10 @@ class Report:
 
     def summary(self) -> str:
         """Return the verdict in one line."""
-        # Where tracing has failed already, the mesh is not known.
-        ranks = {0: "", 1: "1 rank, "}.get(self.size, f"{self.size} ranks, ")
-        return f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}{self.semantics} sends)"
+        if not self.size:
+            return f"{self.verdict}: it cannot be traced"
+        ranks = "1 rank" if self.size == 1 else f"{self.size} ranks"
+        return f"{self.verdict}: {_SENTENCES[self.verdict]} ({ranks}, {self.semantics} sends)"
 
     def render(self, most: int = MOST_SHOWN) -> str:
         """Return the report as plain text, with at most so many diagnostics, without a newline at its end."""
@@ -72,7 +73,8 @@ class Report:
             parts.append(f"{'' if found.severity == 'error' else 'warning: '}{found.render()}")
         if len(self.diagnostics) > most:
             parts.append(f"and {len(self.diagnostics) - most} more")
-        parts.append("\n".join(["assumed:", *(f"  {sentence}" for sentence in self.assumed)]))
+        if self.assumed:
+            parts.append("\n".join(["assumed:", *(f"  {sentence}" for sentence in self.assumed)]))
         return "\n\n".join(parts)
 
     def to_html(self, most: int = MOST_SHOWN) -> str:

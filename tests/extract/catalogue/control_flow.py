@@ -200,6 +200,11 @@ def b4(x):
     return lax.cond(lax.axis_index("x") == 0, one, other, x)
 
 
+@case("B4 with a message")
+def b4_with_a_message(x):
+    return b4(along(x))
+
+
 @case("B5", size=2)
 def b5(x):
     def one(x):
