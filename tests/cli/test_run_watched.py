@@ -1,7 +1,9 @@
 """`peerax run` shows what its ranks do: on a terminal while they do it, and in a file afterwards."""
 
+import contextlib
 import os
 import pty
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,14 +53,16 @@ print("end")
 @pytest.mark.parametrize("quiet", [False, True])
 def test_progress_on_a_terminal(tmp_path, quiet):
     (tmp_path / "program.py").write_text(PRELUDE + LATE)
-    shown = []
-
-    def read(descriptor):
-        shown.append(os.read(descriptor, 4096))
-        return shown[-1]
-
     words = ["-m", "peerax", "run", "--devices", "4", *(["--quiet"] if quiet else []), str(tmp_path / "program.py")]
-    assert os.waitstatus_to_exitcode(pty.spawn([sys.executable, *words], read)) == 0
+    ours, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, *words], stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown = []
+    with contextlib.suppress(OSError):  # that is how a terminal ends
+        while chunk := os.read(ours, 4096):
+            shown.append(chunk)
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
     text = b"".join(shown).decode()
     assert (" s; the ranks:" in text) != quiet
     assert ("rank 1: waits in precv" in text) != quiet

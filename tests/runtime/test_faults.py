@@ -149,7 +149,7 @@ def slow(x):
 
 in_loop = jax.shard_map(body, mesh=line(4), in_specs=P("x"), out_specs=P("x"), check_vma=False)
 seen = failure(jax.jit(lambda x: lax.fori_loop(0, 2, lambda _, x: in_loop(x), x)))
-assert "PX301: " in seen["text"] and seen["after_s"] < 3.4, seen
+assert "PX301: " in seen["text"] and seen["after_s"] < 6.5, seen  # not two times 3.5
 until_s = time.monotonic() + 2
 while time.monotonic() < until_s:
     check_the_next()
@@ -245,7 +245,7 @@ np.testing.assert_array_equal(program(X), np.roll(X, 3 * X.size // 4))
 wait_for_ends()
 print(interrupted_s[1] - interrupted_s[0])
 """
-    assert run_program(START + code, PEERAX_TIMEOUT_S="inf") < 4
+    assert run_program(START + code, PEERAX_TIMEOUT_S="inf") < 10
 
 
 def check_end_of_process(run_python):
