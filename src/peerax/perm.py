@@ -26,11 +26,12 @@ def check_perm(perm: Iterable, size: int, location: Location) -> Perm:
     for source, destination in pairs:
         for rank in (source, destination):
             if not 0 <= rank < size:
+                ranks = f"ranks 0..{size - 1}" if size > 1 else "one rank only, 0"
                 raise PeeraxError.of(
                     "PX102",
-                    f"the pair ({source}, {destination}) names rank {rank}, but the axis has ranks 0..{size - 1}",
+                    f"the pair ({source}, {destination}) names rank {rank}, but the axis has {ranks}",
                     locations=(location,),
-                    help="negative ranks do not wrap; write (rank + offset) % size for a ring" if rank < 0 else None,
+                    help=_help_for(rank, size),
                 )
     for role, ranks in (("source", [s for s, _ in pairs]), ("destination", [d for _, d in pairs])):
         twice = sorted({rank for rank in ranks if ranks.count(rank) > 1})
@@ -43,6 +44,14 @@ def check_perm(perm: Iterable, size: int, location: Location) -> Perm:
                 ranks=twice,
             )
     return pairs
+
+
+def _help_for(rank: int, size: int) -> str | None:
+    if rank < 0:
+        return "negative ranks do not wrap; write (rank + offset) % size for a ring"
+    if size == 1:  # most often the program was started without devices
+        return "give the program more devices, for example with peerax run --devices 4 script.py"
+    return None
 
 
 def inverse(perm: Perm) -> Perm:

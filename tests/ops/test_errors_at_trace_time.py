@@ -295,3 +295,9 @@ class TestPairsThatDisagree:
 
         error = refused(on_ranks(body), X)
         assert error.code in ("PX203", "PX204") and "key<fry>[]" in str(error) and "uint32[2]" in str(error)
+
+
+def test_one_device_only_is_named_as_the_reason():
+    with pytest.raises(peerax.PeeraxError, match="the axis has one rank only, 0") as error:
+        on_ranks(lambda x: pair(x, "x", [(0, 1)]), 1)(jnp.ones(2))
+    assert error.value.code == "PX102" and "--devices 4" in error.value.help
