@@ -5,6 +5,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from peerax.cli._output import Refused, write
+
 if TYPE_CHECKING:
     from peerax.pipeline.schedules import Costs, Replay, Schedule
 
@@ -28,10 +30,6 @@ exit code:
 
 _COLOURS = {"F": "white on blue", "B": "black on dark_orange", "I": "white on magenta", "W": "black on green"}
 _COLOURS |= {"OVERLAP_F_B": "black on cyan", "idle": "dim"}
-
-
-class _Refused(Exception):
-    """What is asked for cannot be shown; the message says why."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -77,7 +75,7 @@ def run(namespace: argparse.Namespace) -> int:
     except ScheduleError as error:
         print(f"peerax schedule: {error}", file=sys.stderr)
         return 1
-    except (_Refused, ValueError) as error:
+    except (Refused, ValueError) as error:
         print(f"peerax schedule: {error}", file=sys.stderr)
         return 2
     return 0
@@ -89,7 +87,7 @@ def _compare(namespace: argparse.Namespace) -> None:
     _require_counts(namespace)
     for option in ("html", "svg", "csv", "group"):
         if getattr(namespace, option) is not None:
-            raise _Refused(f"compare has no --{option}: it is for one schedule")
+            raise Refused(f"compare has no --{option}: it is for one schedule")
     ranking = compare(namespace.stages, namespace.microbatches, _costs(namespace), chunks=namespace.chunks or 2)
     if not sys.stdout.isatty():
         print(ranking)
@@ -109,7 +107,7 @@ def _show(namespace: argparse.Namespace) -> None:
     for option, view in (("html", replay.to_html), ("svg", replay.to_svg), ("csv", made.to_csv)):
         path = getattr(namespace, option)
         if path is not None:
-            _write(path, view())
+            write("schedule", path, view())
     if not sys.stdout.isatty():
         print(f"{replay.to_text()}\n\n{replay.table()}")
         return
@@ -140,16 +138,16 @@ def _schedule(namespace: argparse.Namespace) -> "Schedule":
         _require_counts(namespace)
         return schedule(name, namespace.stages, namespace.microbatches, namespace.chunks, group=namespace.group)
     if any(getattr(namespace, option) is not None for option in ("stages", "microbatches", "chunks", "group")):
-        raise _Refused("--stages, --microbatches, --chunks and --group are not for a file, which says them itself")
+        raise Refused("--stages, --microbatches, --chunks and --group are not for a file, which says them itself")
     try:
         with open(name, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
-        raise _Refused(f"cannot read {name}: {error.strerror}") from None
+        raise Refused(f"cannot read {name}: {error.strerror}") from None
     try:
         return Schedule.from_csv(text, name=name.replace("\\", "/").rpartition("/")[2].removesuffix(".csv") or "custom")
     except ValueError as error:
-        raise _Refused(f"{name} is no schedule: {error}") from None
+        raise Refused(f"{name} is no schedule: {error}") from None
 
 
 def _costs(namespace: argparse.Namespace) -> "Costs":
@@ -168,13 +166,4 @@ def _costs(namespace: argparse.Namespace) -> "Costs":
 def _require_counts(namespace: argparse.Namespace) -> None:
     missing = [f"--{option}" for option in ("stages", "microbatches") if getattr(namespace, option) is None]
     if missing:
-        raise _Refused(f"{namespace.name} needs {' and '.join(missing)}, such as --stages 4 --microbatches 8")
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise _Refused(f"cannot write {path}: {error.strerror}") from None
-    print(f"peerax schedule: wrote {path}", file=sys.stderr)
+        raise Refused(f"{namespace.name} needs {' and '.join(missing)}, such as --stages 4 --microbatches 8")

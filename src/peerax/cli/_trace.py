@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from peerax.cli._output import Refused, write
+
 if TYPE_CHECKING:
     from peerax.timeline import Timeline
 
@@ -19,10 +21,6 @@ exit code:
 
 
 _KEEP = 'open("run.json", "w").write(timeline.to_json()), and show it with peerax trace run.json'
-
-
-class _Refused(Exception):
-    """A file cannot be used; the message says why, and what to do."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -53,13 +51,13 @@ def run(namespace: argparse.Namespace) -> int:
             try:
                 shown = timeline.compare(_read(namespace.compare))
             except ValueError as error:
-                raise _Refused(f"cannot compare {namespace.file} and {namespace.compare}: {error}") from None
+                raise Refused(f"cannot compare {namespace.file} and {namespace.compare}: {error}") from None
         views = {"html": shown.to_html, "svg": shown.to_svg, "chrome": timeline.to_trace_events}
         for option, view in views.items():
             path = getattr(namespace, option)
             if path is not None:
-                _write(path, view())
-    except _Refused as error:
+                write("trace", path, view())
+    except Refused as error:
         print(f"peerax trace: {error}", file=sys.stderr)
         return 2
     blocks = shown.table().split("\n\n")
@@ -80,7 +78,7 @@ def _read(path: str) -> "Timeline":
             text = file.read()
         return Timeline.from_json(text)
     except OSError as error:
-        raise _Refused(f"cannot read {path}: {error.strerror}") from None
+        raise Refused(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         why = "it is no text"
     except RecursionError:
@@ -89,16 +87,7 @@ def _read(path: str) -> "Timeline":
         why = str(error)
         if '"traceEvents"' in text[:10_000]:
             why = "it is a trace, for ui.perfetto.dev and chrome://tracing"
-    raise _Refused(f"{path} is no timeline: {why}\n  help: keep one with {_KEEP}")
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise _Refused(f"cannot write {path}: {error.strerror}") from None
-    print(f"peerax trace: wrote {path}", file=sys.stderr)
+    raise Refused(f"{path} is no timeline: {why}\n  help: keep one with {_KEEP}")
 
 
 def _show(blocks: list[str]) -> None:
