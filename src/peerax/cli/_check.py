@@ -7,13 +7,9 @@ from typing import Any, Literal
 
 from peerax.cli._environment import CannotStart
 from peerax.cli._errors import Failures, end_by_interrupt, reports_in, say, show
-from peerax.cli._start import WHOSE_WORDS, add_options, cannot_start, prepare, run_program
+from peerax.cli._start import WHOSE_WORDS, add_command, cannot_start, prepare, run_program
 from peerax.cli._verdicts import Stop, Verdicts, semantics
 from peerax.diagnostics import PeeraxError
-
-_USAGE = """\
-peerax check [options] script.py [options] [--] [arguments of the script]
-       peerax check [options] -m module [options] [--] [arguments of the module]"""
 
 _DESCRIPTION = """\
 Run a program as `peerax run` does, and check each program that JAX compiles in it, if it communicates,
@@ -39,17 +35,12 @@ _UNSAFE = ("PX1", "PX2", "PX3")
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the `check` command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "check",
         help="check before it runs whether a program can hang",
-        usage=_USAGE,
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_options(
-        parser,
         send="judge separate sends as buffered; by default a send waits for its receive, as on a GPU, in the check, "
         "and is buffered when the program runs (PEERAX_SEND)",
     )

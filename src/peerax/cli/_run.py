@@ -9,14 +9,10 @@ from peerax.cli._environment import CannotStart
 from peerax.cli._errors import Failures, end_by_interrupt, say, show
 from peerax.cli._progress import progress
 from peerax.cli._recording import recording
-from peerax.cli._start import WHOSE_WORDS, add_options, cannot_start, prepare, run_program
+from peerax.cli._start import WHOSE_WORDS, add_command, cannot_start, prepare, run_program
 from peerax.cli._summary import print_summary
 from peerax.cli._verdicts import Semantics, long_work, semantics, shown
 from peerax.diagnostics import PeeraxError
-
-_USAGE = """\
-peerax run [options] script.py [options] [--] [arguments of the script]
-       peerax run [options] -m module [options] [--] [arguments of the module]"""
 
 _DESCRIPTION = """\
 Run a program as `python script.py` would, with psend, precv and create_token of peerax in jax.lax,
@@ -31,17 +27,12 @@ work failed that the script did not wait for, and 2 if the script could not be s
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the `run` command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "run",
         help="run a program on CPU devices, with peerax's functions in jax.lax",
-        usage=_USAGE,
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_options(
-        parser,
         send="whether a separate send is buffered, or waits for its receive as on a GPU (PEERAX_SEND)",
     )
     parser.add_argument(

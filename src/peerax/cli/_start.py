@@ -53,8 +53,30 @@ def _skip_options(words: list[str], start: int) -> int:
     return min(start, len(words))
 
 
-def add_options(parser: argparse.ArgumentParser, *, send: str) -> None:
-    """Add the options that all of these commands have, and the program; send is the help for --send."""
+_USAGE = """\
+peerax {name} [options] script.py [options] [--] [arguments of the script]
+       peerax {name} [options] -m module [options] [--] [arguments of the module]"""
+
+
+def add_command(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    *,
+    help: str,
+    description: str,
+    epilog: str,
+    send: str,
+) -> argparse.ArgumentParser:
+    """Add a command that runs a program, with the options that all of these have; send is the help for --send."""
+    parser = subparsers.add_parser(
+        name,
+        help=help,
+        usage=_USAGE.format(name=name),
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--devices", metavar="N", type=_device_count, help="run on N devices of the CPU")
     parser.add_argument(
         "--timeout",
@@ -71,6 +93,7 @@ def add_options(parser: argparse.ArgumentParser, *, send: str) -> None:
         nargs="?",
         help="the program; also a directory or zip file with __main__.py",
     )
+    return parser
 
 
 def _device_count(text: str) -> int:
