@@ -70,6 +70,7 @@ nb::dict TakeTrace() {
     entry["name"] = operation.name;
     entry["site"] = operation.site;
     entry["tag"] = operation.tag;
+    entry["pair"] = operation.pair;
     entry["path"] = operation.path;
     entry["destination"] = operation.destination;
     entry["source"] = operation.source;
@@ -80,15 +81,14 @@ nb::dict TakeTrace() {
     nb::list ranks;
     for (const TracedRank& rank : run->ranks) {
       const auto* spans = reinterpret_cast<const char*>(rank.spans.data());
-      ranks.append(nb::make_tuple(rank.begin_ns, rank.end_ns, rank.waiting_ns, rank.moving_ns, rank.operations,
-                                  nb::bytes(spans, rank.spans.size() * sizeof(TracedSpan))));
+      ranks.append(nb::make_tuple(rank.begin_ns, rank.end_ns, rank.inside_ns, rank.waiting_ns, rank.moving_ns,
+                                  rank.operations, nb::bytes(spans, rank.spans.size() * sizeof(TracedSpan))));
     }
-    runs.append(nb::make_tuple(run->failed, ranks));
+    runs.append(ranks);
   }
   nb::dict result;
   result["operations"] = operations;
   result["runs"] = runs;
-  result["forgotten_runs"] = TheTrace().forgotten_runs();
   return result;
 }
 

@@ -40,7 +40,9 @@ Session::Session(std::int32_t size, std::int32_t devices)
 
 Session::~Session() {
   if (trace_ == nullptr) return;
-  trace_->failed = failed_.load(std::memory_order_acquire);
+  for (TracedRank& rank : trace_->ranks) {  // XLA may have ended one by an error
+    if (rank.begin_ns != 0 && rank.end_ns == 0) rank.end_ns = NowNs();
+  }
   TheTrace().Take(std::move(trace_));
 }
 

@@ -18,12 +18,22 @@ void TracedRun::Add(std::size_t rank, const TracedSpan& span) {
   ++traced.operations;
 }
 
+void TracedRank::AddTotals(const TracedRank& other) {
+  if (other.begin_ns == 0) return;
+  begin_ns = begin_ns == 0 ? other.begin_ns : std::min(begin_ns, other.begin_ns);
+  end_ns = std::max(end_ns, other.end_ns);
+  inside_ns += other.inside_ns;
+  waiting_ns += other.waiting_ns;
+  moving_ns += other.moving_ns;
+  operations += other.operations;
+}
+
 void Trace::Start(std::size_t most_spans) {
   std::lock_guard<std::mutex> lock(mutex_);
   ++recording_;
   most_spans_ = most_spans;
   spans_ = 0;
-  forgotten_runs_ = 0;
+  forgotten_ = nullptr;
   runs_.clear();
   operations_.clear();
   on_.store(true, std::memory_order_relaxed);
@@ -46,23 +56,27 @@ void Trace::Take(std::unique_ptr<TracedRun> run) {
   std::lock_guard<std::mutex> lock(mutex_);
   // It was stopped meanwhile, and what it has was taken; or another one was begun, which has not seen its operations.
   if (!on() || run->recording != recording_) return;
-  for (const TracedRank& rank : run->ranks) spans_ += rank.spans.size();
+  for (TracedRank& rank : run->ranks) {
+    rank.inside_ns = rank.end_ns - rank.begin_ns;
+    spans_ += rank.spans.size();
+  }
   runs_.push_back(std::move(run));
   while (spans_ > most_spans_ && runs_.size() > 1) {
-    for (const TracedRank& rank : runs_.front()->ranks) spans_ -= rank.spans.size();
+    const std::vector<TracedRank>& oldest = runs_.front()->ranks;
+    if (forgotten_ == nullptr) forgotten_ = std::make_unique<TracedRun>(0, 0, recording_);
+    if (forgotten_->ranks.size() < oldest.size()) forgotten_->ranks.resize(oldest.size());
+    for (std::size_t i = 0; i < oldest.size(); ++i) {
+      forgotten_->ranks[i].AddTotals(oldest[i]);
+      spans_ -= oldest[i].spans.size();
+    }
     runs_.pop_front();
-    ++forgotten_runs_;
   }
-}
-
-std::int64_t Trace::forgotten_runs() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return forgotten_runs_;
 }
 
 std::deque<std::unique_ptr<TracedRun>> Trace::TakeRuns() {
   std::lock_guard<std::mutex> lock(mutex_);
   spans_ = 0;
+  if (forgotten_ != nullptr) runs_.push_front(std::move(forgotten_));
   return std::exchange(runs_, {});
 }
 

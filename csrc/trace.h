@@ -14,7 +14,7 @@
 
 namespace peerax {
 
-// One operation of one rank. Plain data: Python reads it as it is.
+// One operation of one rank. Plain data, read as it lies in memory.
 struct TracedSpan {
   std::int64_t operation;   // its id
   std::int64_t start_ns;
@@ -30,10 +30,13 @@ struct TracedSpan {
 struct TracedRank {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
+  std::int64_t inside_ns = 0;  // of that time, in runs
   std::int64_t waiting_ns = 0;
   std::int64_t moving_ns = 0;
   std::int64_t operations = 0;
   std::vector<TracedSpan> spans;  // the last ones; operations % spans.size() is the oldest if there were more
+
+  void AddTotals(const TracedRank& other);
 };
 
 // Each rank is written by the rank itself only.
@@ -44,7 +47,6 @@ struct TracedRun {
   std::vector<TracedRank> ranks;
   const std::size_t most_spans;  // of one rank
   const std::int64_t recording;  // which Start it belongs to
-  bool failed = false;
 
   void Add(std::size_t rank, const TracedSpan& span);
 };
@@ -60,10 +62,10 @@ class Trace {
   void Describe(const Operation& operation);  // programs may be gone when the trace is looked at
   void Take(std::unique_ptr<TracedRun> run);
 
-  // What was recorded, in the order in which the runs ended; nothing of it is left.
+  // What was recorded, in the order in which the runs ended; nothing of it is left. The first ones are one run without
+  // spans, if there were too many.
   std::deque<std::unique_ptr<TracedRun>> TakeRuns();
   std::map<std::int64_t, Operation> TakeOperations();
-  std::int64_t forgotten_runs();
 
  private:
   std::atomic<bool> on_{false};
@@ -71,7 +73,7 @@ class Trace {
   std::int64_t recording_ = 0;
   std::size_t most_spans_ = 0;
   std::size_t spans_ = 0;
-  std::int64_t forgotten_runs_ = 0;
+  std::unique_ptr<TracedRun> forgotten_;  // the totals of runs whose spans are not kept
   std::deque<std::unique_ptr<TracedRun>> runs_;
   std::map<std::int64_t, Operation> operations_;
 };

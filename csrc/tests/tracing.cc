@@ -34,9 +34,9 @@ void Tracing::Go() {
 void Tracing::Check() {
   const auto operations = TheTrace().TakeOperations();
   const auto runs = TheTrace().TakeRuns();
-  if (TheTrace().forgotten_runs() < 0) Die("a trace has forgotten fewer runs than none");
   for (const auto& run : runs) {
     for (const TracedRank& rank : run->ranks) {
+      if (rank.inside_ns < 0 || rank.inside_ns > rank.end_ns - rank.begin_ns) Die("a rank was longer in runs than there were");
       if (rank.spans.size() > run->most_spans) Die("a rank has more spans than are kept");
       if (static_cast<std::int64_t>(rank.spans.size()) > rank.operations) Die("a rank has spans that nobody counted");
       for (const TracedSpan& span : rank.spans) {

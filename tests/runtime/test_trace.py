@@ -237,3 +237,72 @@ def test_nobody_computes_in_a_pause():
     cost = peerax.Cost.measured(trace.timeline)
     predicted = peerax.simulate(peerax.program(program, jnp.arange(8.0)), cost=cost)
     assert predicted.makespan_s < 0.25
+
+
+class TestWhatMeets:
+    def test_a_permute_at_two_lines(self):
+        def body(x):
+            y = pair(x, "x", ring(4))
+
+            def even(y):
+                return lax.ppermute(y, "x", ring(4))
+
+            def odd(y):
+                return lax.ppermute(y + 1, "x", ring(4))
+
+            return lax.cond(lax.axis_index("x") % 2 == 0, even, odd, y)
+
+        timeline = recorded(on_ranks(body), jnp.arange(8.0))
+        assert pairs_of(timeline.messages) == sorted(ring(4) * 2)
+
+    def test_halves_of_a_pair_and_a_send_on_one_channel(self):
+        def body(x):
+            token = peerax.psend(x, "x", chain(4))
+            peerax.psend(x[:1], "x", chain(4))
+            z = peerax.precv(peerax.create_token(), x[:1], "x", chain(4))
+            return peerax.precv(token, x, "x", chain(4)) + z
+
+        timeline = recorded(on_ranks(body), jnp.arange(8.0))
+        assert sorted((m.source, m.size_bytes) for m in timeline.messages) == [(r, b) for r in range(3) for b in (4, 8)]
+
+    def test_a_rank_to_itself(self):
+        timeline = recorded(on_ranks(scan(pair, [(1, 1), (0, 2)])), jnp.arange(8.0))
+        assert pairs_of(timeline.messages) == sorted([(1, 1), (0, 2)] * STEPS)
+
+
+class TestTotals:
+    def test_what_is_not_kept_is_counted(self):
+        timeline = recorded(on_ranks(scan(pair, ring(4))), jnp.arange(8.0), times=50, most_spans=16)
+        assert sum(rank.operations for rank in timeline.ranks) == 50 * 4 * STEPS
+        assert timeline.left_out == 50 * 4 * STEPS - len(timeline.spans) and len(timeline.spans) <= 16
+        for rank in timeline.ranks:
+            assert 0 <= rank.busy_s and rank.busy_s + rank.waiting_s + rank.moving_s <= rank.end_s + 1e-9
+
+    def test_a_rank_that_ended_by_an_error_of_its_own(self):
+        def bad(x):
+            raise ValueError("bad data")
+
+        def body(x):
+            def raises(x):
+                return jax.pure_callback(bad, x, x)
+
+            return pair(lax.cond(lax.axis_index("x") == 1, raises, lambda x: x, x), "x", ring(4))
+
+        good, wrong = on_ranks(scan(pair, ring(4))), on_ranks(body, check_vma=False)
+        good(jnp.arange(8.0)).block_until_ready()
+        runtime.extension().set_timeout_s(1)  # so long the others wait for it
+        try:
+            with peerax.trace() as trace:
+                good(jnp.arange(8.0)).block_until_ready()
+                with pytest.raises(jax.errors.JaxRuntimeError):
+                    jax.block_until_ready(wrong(jnp.arange(8.0)))
+        finally:
+            runtime.extension().set_timeout_s(20)
+        assert all(rank.busy_s > 0 for rank in trace.timeline.ranks)
+
+
+@pytest.mark.parametrize("most_spans", [10.5, "many", None])
+def test_a_trace_that_could_not_open_is_in_nobodys_way(most_spans):
+    with pytest.raises(TypeError), peerax.trace(most_spans=most_spans):
+        pass
+    recorded(lambda: None)

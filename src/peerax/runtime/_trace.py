@@ -1,7 +1,9 @@
 """The timeline of what ranks really did, recorded by the transport while it is asked for."""
 
 import contextlib
+import operator
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +46,7 @@ def trace(*, most_spans: int = 1_000_000) -> Iterator[Trace]:
 
     Raises:
       RuntimeError: another trace is open.
-      ValueError: most_spans is below 1.
+      TypeError, ValueError: most_spans is no whole number of 1 or more.
 
     Transformations: jit no · vmap no · grad no · scan no
 
@@ -53,35 +55,29 @@ def trace(*, most_spans: int = 1_000_000) -> Iterator[Trace]:
       ...     step(x).block_until_ready()
       >>> print(trace.timeline)
     """
-    if most_spans < 1:
+    if operator.index(most_spans) < 1:
         raise ValueError(f"most_spans is 1 or more, not {most_spans}")
     module = extension()
-    recorded = Trace()
-    _open(module, most_spans)
-    try:
-        yield recorded
-    finally:
-        with ExclusiveRun.enter():
-            _wait_for_ends(module)
-            _close(module)
-            recorded.timeline = to_timeline(module.take_trace(), read_settings().rendezvous)
-
-
-_is_open = False
-
-
-def _open(module: Any, most_spans: int) -> None:
-    global _is_open
-    if _is_open:
+    if not _open.acquire(blocking=False):
         raise RuntimeError("a peerax.trace() is open already; put what is to be recorded inside of one of them")
-    _is_open = True
-    module.start_trace(most_spans)
+    try:
+        recorded = Trace()
+        module.start_trace(most_spans)
+        try:
+            yield recorded
+        finally:
+            try:
+                with ExclusiveRun.enter():
+                    _wait_for_ends(module)
+            finally:
+                module.stop_trace()
+                taken = module.take_trace()
+            recorded.timeline = to_timeline(taken, read_settings().rendezvous)
+    finally:
+        _open.release()
 
 
-def _close(module: Any) -> None:
-    global _is_open
-    _is_open = False
-    module.stop_trace()
+_open = threading.Lock()
 
 
 def _wait_for_ends(module: Any) -> None:
@@ -94,18 +90,20 @@ def _wait_for_ends(module: Any) -> None:
 def to_timeline(recorded: dict[str, Any], rendezvous: bool) -> Timeline:
     """Return the timeline of what the transport has recorded."""
     operations, runs = recorded["operations"], recorded["runs"]
-    begin_ns = min((rank[0] for _, ranks in runs for rank in ranks if rank[0]), default=0)
-    size = max((len(ranks) for _, ranks in runs), default=0)
+    begin_ns = min((rank[0] for ranks in runs for rank in ranks if rank[0]), default=0)
+    size = max(map(len, runs), default=0)
     spans: list[list[Span]] = [[] for _ in range(size)]
-    ends: dict[tuple, dict[str, tuple[Span, int]]] = {}
+    ends: dict[tuple, dict[str, Span]] = {}
     stuck: set[int] = set()
     inside: list[list[tuple[float, float]]] = [[] for _ in range(size)]
     times = [[0, 0, 0, 0, 0] for _ in range(size)]  # end, inside, waiting, moving, operations
-    for number, (_, ranks) in enumerate(runs):
-        for rank, (rank_begin, rank_end, waiting, moving, count, data) in enumerate(ranks):
+    for number, ranks in enumerate(runs):
+        for rank, (rank_begin, rank_end, in_runs, waiting, moving, count, data) in enumerate(ranks):
+            if not rank_begin:  # it was in none of them
+                continue
             total = times[rank]
             total[0] = max(total[0], rank_end - begin_ns)
-            for i, more in enumerate((rank_end - rank_begin, waiting, moving, count), 1):
+            for i, more in enumerate((in_runs, waiting, moving, count), 1):
                 total[i] += more
             inside[rank].append(((rank_begin - begin_ns) / 1e9, (rank_end - begin_ns) / 1e9))
             mine = sorted(_SPAN.iter_unpack(data), key=lambda fields: fields[1])
@@ -170,25 +168,28 @@ def _channels(rank: int, operation: dict[str, Any]) -> tuple[tuple[int, int, int
     return tuple(channels)
 
 
-def _note_ends(ends: dict, run: int, span: Span, operation: dict[str, Any], fields: tuple[int, ...]) -> None:
+def _note_ends(
+    ends: dict[tuple, dict[str, Span]], run: int, span: Span, operation: dict[str, Any], fields: tuple[int, ...]
+) -> None:
     """Note both ends of each message under what they have in common."""
     identity, number, sent, received = fields[0], fields[4], fields[5], fields[6]
     for channel in span.channels:
-        role = "sent" if channel[0] == span.rank and span.kind != "recv" else "received"
-        roles = ("sent", "received") if channel[0] == channel[1] and span.kind == "exchange" else (role,)
-        for role in roles:
-            if span.kind == "exchange":
+        here = [("sent", sent)] if channel[0] == span.rank and span.kind != "recv" else []
+        here += [("received", received)] if channel[1] == span.rank and span.kind != "send" else []
+        for role, on_channel in here:
+            if span.name == "ppermute":  # ranks may call it at different lines
+                key = (run, tuple(operation["destination"]), on_channel, channel)
+            elif span.kind == "exchange":
                 key = (run, identity, number, channel)
             else:
-                key = (run, operation["path"], sent if role == "sent" else received, channel)
-            ends.setdefault(key, {})[role] = (span, span.size_bytes)
+                key = (run, operation["path"], operation["pair"], on_channel, channel)
+            ends.setdefault(key, {})[role] = span
 
 
-def _messages(ends: dict) -> tuple[Message, ...]:
+def _messages(ends: dict[tuple, dict[str, Span]]) -> tuple[Message, ...]:
     found = []
     for key, roles in ends.items():
-        if len(roles) < 2 or not all(span.complete for span, _ in roles.values()):
-            continue
-        (sent, size_bytes), (received, _) = roles["sent"], roles["received"]
-        found.append(Message(*key[-1], sent.start_s, max(received.end_s, sent.start_s), size_bytes))
+        if len(roles) == 2 and all(span.complete for span in roles.values()):
+            sent, received = roles["sent"], roles["received"]
+            found.append(Message(*key[-1], sent.start_s, max(received.end_s, sent.start_s), sent.size_bytes))
     return tuple(sorted(found, key=lambda message: message.posted_s))
