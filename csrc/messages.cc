@@ -324,7 +324,7 @@ void Session::RunErrand(Rank& rank) {
 // As many threads as there are ranks or cores: those that look out, then resume threads. A helper that comes too late
 // finds nothing to do, so nobody counts it as active.
 void Session::MoveTogether(const std::vector<Rank*>& others, const std::shared_ptr<Move>& move) {
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  static const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::size_t helpers = std::min({others.size() + 1, cores, move->thread_limit()}) - 1;
   for (auto other = others.begin(); other != others.end() && helpers != 0; ++other) {
     ErrandState state = ErrandState::kWelcome;

@@ -181,12 +181,12 @@ std::string Reporter::Other(const Wait& wait, bool relative) const {
 
 std::string Reporter::Describe(const Wait& wait, bool relative, bool ended) const {
   const std::int64_t number = session_.rank(wait.rank).number.load(std::memory_order_relaxed);
-  const std::string place = wait.operation->name + " (" + Site(wait) + Times(number) + ")";
+  const bool is_precv = wait.what == Wait::kMessage && wait.operation->name == "psend";  // of an exchange
+  const std::string place = (is_precv ? "precv" : wait.operation->name) + " (" + Site(wait) + Times(number) + ")";
   switch (wait.what) {
     case Wait::kMessage:
-      return "waits in " +
-             (wait.operation->name == "psend" ? "precv (" + Site(wait) + Times(number) + ")" : place) + " for " +
-             wait.type + " from " + Other(wait, relative) + KindText(wait.tag, *wait.operation);
+      return "waits in " + place + " for " + wait.type + " from " + Other(wait, relative) +
+             KindText(wait.tag, *wait.operation);
     case Wait::kTaken:
       return "waits in " + place + " until " + Other(wait, relative) + " receives " + wait.type +
              KindText(wait.tag, *wait.operation);

@@ -306,3 +306,20 @@ def test_a_trace_that_could_not_open_is_in_nobodys_way(most_spans):
     with pytest.raises(TypeError), peerax.trace(most_spans=most_spans):
         pass
     recorded(lambda: None)
+
+
+def test_the_cost_of_a_second_shard_map_is_measured_too():
+    def slow(x):
+        time.sleep(0.05)
+        return x
+
+    def body(x):
+        return pair(jax.pure_callback(slow, x, x), "x", ring(4))
+
+    once = on_ranks(body, check_vma=False)
+    both = jax.jit(lambda x: once(once(x)))
+    both(jnp.arange(8.0)).block_until_ready()
+    cost = peerax.Cost.measured(recorded(both, jnp.arange(8.0)))
+    predicted = peerax.simulate(peerax.program(both, jnp.arange(8.0)), cost=cost)
+    # The time before the first operation of all belongs to no operation of a trace, that before the second does.
+    assert all(rank.busy_s > 0.04 for rank in predicted.ranks)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from peerax.diagnostics import PeeraxError
 from peerax.runtime import extension
 
 _SILENCE_S = 5.0
@@ -42,9 +41,7 @@ def progress() -> Iterator[None]:
 
 class _Display:
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(file=sys.stderr)
+        self._stream = sys.stderr
         self._live: Any = None
         self._lock = threading.RLock()
         self._since_s = time.monotonic()
@@ -57,13 +54,14 @@ class _Display:
                     self._show()
 
     def _show(self) -> None:
+        if "peerax.runtime._extension" not in sys.modules:  # nothing of peerax has run
+            return
+        # rich is needed now only, and takes longer to import than all the rest.
+        from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
-        try:
-            lines = extension().describe_sessions()
-        except PeeraxError:  # it cannot be loaded: nothing of peerax is running
-            return
+        lines = extension().describe_sessions()
         if not lines:
             self._hide()
             return
@@ -72,7 +70,7 @@ class _Display:
         if self._live is None:
             # What the script prints comes by here anyway.
             options = {"redirect_stdout": False, "redirect_stderr": False, "auto_refresh": False}
-            self._live = Live(text, console=self._console, transient=True, **options)
+            self._live = Live(text, console=Console(file=self._stream), transient=True, **options)
             self._live.start()
         self._live.update(text, refresh=True)
 

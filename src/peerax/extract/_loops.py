@@ -61,7 +61,7 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
 
     def body(loop, carried):
         elements = [_element(walk, x, loop) for x in xs]
-        inner = scope.inside(loops=(*scope.loops, loop))
+        inner = replace(scope, loops=(*scope.loops, loop))
         return walk.run(jaxpr, consts, [*fixed, *carried, *elements], inner)
 
     loop = Loop(length, reverse)
@@ -108,7 +108,7 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
         loop = Loop(MOST_ITERATIONS)
 
         def body(loop, carried):
-            inner = scope.inside(loops=(*scope.loops, loop if known else None))
+            inner = replace(scope, loops=(*scope.loops, loop if known else None))
             asked, (goes_on,) = walk.run(test, test_consts, [*for_test, *carried], inner)
             inside, results = walk.run(advance, advance_consts, [*for_body, *carried], inner)
             conditions[:] = [(asked, goes_on)]

@@ -10,11 +10,8 @@ from typing import Any
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.extract._equations import has_raw
-from peerax.extract._program import check_jaxpr
+from peerax.extract._program import DEPENDS_ON_DATA, check_jaxpr
 from peerax.ops.reading import has_peerax
-
-# What may be right for the data that the program will have.
-_MAYBE = {"PX210", "PX211"}
 
 
 def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
@@ -38,7 +35,7 @@ def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
     if report.ok:
         for operation in _jax.separate_operations(module):
             _jax.skip_verifier_of_xla(operation)
-    elif report.codes - _MAYBE:
+    elif report.codes - DEPENDS_ON_DATA:
         report.raise_if_unsafe()
 
 

@@ -18,8 +18,8 @@ from peerax.extract._values import Value
 from peerax.extract._walk import Walk
 from peerax.verifier import Program, Report, check_program
 
-# What may be decided where the values of the arguments are known.
-_DEPENDS_ON_DATA = {"PX210", "PX211"}
+# What may be right for the data that the program will have.
+DEPENDS_ON_DATA = {"PX210", "PX211"}
 
 
 def program(fn: Any, *args: Any, **kwargs: Any) -> Program:
@@ -100,7 +100,7 @@ def check_call(
     """Return the report on a closed jaxpr that is called with these operands, or with some that are not known."""
     try:
         report = check_jaxpr(jaxpr, semantics, as_written_for)
-        if report.codes and report.codes <= _DEPENDS_ON_DATA and (given := _given(jaxpr, operands)):
+        if report.codes and report.codes <= DEPENDS_ON_DATA and (given := _given(jaxpr, operands)):
             report = check_jaxpr(jaxpr, semantics, as_written_for, given)
         return report
     except PeeraxError as error:

@@ -1,7 +1,6 @@
 """Steps: what communicates in a program, before it is told apart by rank."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,3 @@ class Scope:
     typed: bool = False
     section: int = 0
     loops: tuple[Loop | None, ...] = ()
-
-    def inside(self, **changes: Any) -> "Scope":
-        """Return the scope with some of it changed."""
-        return Scope(**{**{name: getattr(self, name) for name in self.__dataclass_fields__}, **changes})

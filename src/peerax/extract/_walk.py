@@ -1,7 +1,7 @@
 """The walk through a program's jaxpr: what communicates, in which loops and branches, on what these depend."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peerax import _jax
@@ -217,9 +217,9 @@ class Walk:
                 raise ValueError(f"the program has shard_maps over {self.ranks.size} and over {ranks.size} ranks")
             self.ranks = ranks if self.ranks is None else self.ranks
             self._sections += 1
-            inner = scope.inside(ranks=ranks, axes=new, typed=typed, section=self._sections)
+            inner = replace(scope, ranks=ranks, axes=new, typed=typed, section=self._sections)
         else:
-            inner = scope.inside(axes=scope.axes | new, typed=typed)
+            inner = replace(scope, axes=scope.axes | new, typed=typed)
         specs = zip(values, map(_split, eqn.params["in_specs"]), strict=True)
         operands = [self._part(value, split, sizes) for value, split in specs]
         inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)

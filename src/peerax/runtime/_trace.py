@@ -38,7 +38,8 @@ def trace(*, most_spans: int = 1_000_000) -> Iterator[Trace]:
 
     Args:
       most_spans: how many operations are kept, of all ranks together; of more than that the last ones of each run, and
-        the last runs. One takes 72 bytes. What is not kept is still counted in the time of its rank.
+        the last runs, and of the last run at least one of each rank. One takes 72 bytes. What is not kept is still
+        counted in the time of its rank.
 
     Returns:
       A context manager. What it gives has the Timeline in its attribute `timeline`, from its end on. Times count from
@@ -119,7 +120,7 @@ def to_timeline(recorded: dict[str, Any], rendezvous: bool) -> Timeline:
             RankTime(end / 1e9, max(in_runs - waiting - moving, 0) / 1e9, waiting / 1e9, moving / 1e9, count)
             for end, in_runs, waiting, moving, count in times
         ),
-        tuple(span for mine in spans for span in mine),
+        tuple(span for mine in spans for span in sorted(mine, key=lambda span: span.start_s)),
         _messages(ends),
         tuple(sorted(stuck)),
         "measured",

@@ -1,11 +1,12 @@
 """What all pictures have in common: where a time is, the axis, boxes, texts, and the frame around them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10
 
 from peerax.timeline._boxes import Box
 from peerax.timeline._style import DEFS, LEGEND, STYLE
+from peerax.timeline._timeline import Span, Timeline
 from peerax.timeline._units import digits, unit_of
 
 CHARACTER = 5.9  # the width of a wide one, in pixels
@@ -58,6 +59,39 @@ class Axis:
         if bar > 12 and wide > 24 and wide > len(label := box.label()) * CHARACTER + 6:
             drawn += text(x + wide / 2, y + bar / 2 + 3.5, label, side, "middle")
         return drawn
+
+
+class Rows:
+    """The ranks that are drawn, each in a row of its own.
+
+    Args:
+        size: how many ranks there are.
+        ranks: which of them, in this order; all of them if None.
+        most_ranks: at most so many.
+
+    Raises:
+        ValueError: there are no such ranks, or there is no room for one.
+    """
+
+    def __init__(self, size: int, ranks: Sequence[int] | None, most_ranks: int, width: int) -> None:
+        if most_ranks < 1:
+            raise ValueError(f"most_ranks is a number of rows, 1 or more, not {most_ranks!r}")
+        if width < 640:
+            raise ValueError(f"width is in pixels, 640 or more, not {width!r}")
+        chosen = list(range(size)) if ranks is None else list(dict.fromkeys(ranks))
+        if wrong := [rank for rank in chosen if not 0 <= rank < size]:
+            raise ValueError(f"the ranks are 0..{size - 1}, not {wrong}")
+        self.of_rank = {rank: row for row, rank in enumerate(chosen[:most_ranks])}
+        more = len(chosen) - len(self.of_rank)
+        self.notes = [f"{more:,} more ranks are not drawn; ranks=[...] chooses others"] if more else []
+
+    def spans(self, timeline: Timeline) -> dict[int, list[Span]]:
+        """Return the operations of the ranks that are drawn."""
+        spans: dict[int, list[Span]] = {rank: [] for rank in self.of_rank}
+        for span in timeline.spans:
+            if span.rank in spans:
+                spans[span.rank].append(span)
+        return spans
 
 
 def legend(kinds: set[str], stuck: bool, messages: bool) -> Iterator[str]:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from peerax.timeline._boxes import boxes
-from peerax.timeline._canvas import CHARACTER, Axis, frame, legend, text
+from peerax.timeline._canvas import CHARACTER, Axis, Rows, frame, legend, text
 from peerax.timeline._compare import Compared, Comparison, heading_of_both, ratio_of
-from peerax.timeline._timeline import Span, Timeline
 from peerax.timeline._units import duration
 
 _LEFT, _RIGHT, _TOP = 122, 58, 104
@@ -18,26 +17,17 @@ def to_svg(
     comparison: Comparison, ranks: Sequence[int] | None, normalised: bool | None, most_ranks: int, width: int
 ) -> str:
     """Return the picture. Raises ValueError for ranks that there are not."""
-    size = comparison.first.size
-    if most_ranks < 1:
-        raise ValueError(f"most_ranks is a number of rows, 1 or more, not {most_ranks!r}")
-    if width < 640:
-        raise ValueError(f"width is in pixels, 640 or more, not {width!r}")
-    chosen = list(range(size)) if ranks is None else list(dict.fromkeys(ranks))
-    if wrong := [rank for rank in chosen if not 0 <= rank < size]:
-        raise ValueError(f"the ranks are 0..{size - 1}, not {wrong}")
-    return _Overlay(comparison, chosen, normalised, most_ranks, width).draw()
+    return _Overlay(comparison, Rows(comparison.first.size, ranks, most_ranks, width), normalised, width).draw()
 
 
 class _Overlay:
     """What is drawn, and where."""
 
-    def __init__(
-        self, comparison: Comparison, chosen: list[int], normalised: bool | None, most_ranks: int, width: int
-    ) -> None:
+    def __init__(self, comparison: Comparison, rows: Rows, normalised: bool | None, width: int) -> None:
         self._comparison, self._width = comparison, width
         self._timelines = comparison.first, comparison.second
-        self._rows = {rank: row for row, rank in enumerate(chosen[:most_ranks])}
+        self._rows, self._notes = rows.of_rank, rows.notes
+        self._spans = [rows.spans(timeline) for timeline in self._timelines]
         count = len(self._rows)
         self._pitch, self._bar = (46, 17) if count <= 16 else (34, 13) if count <= 32 else (22, 8)
         self._bottom = _TOP + max(1, count) * self._pitch
@@ -47,9 +37,6 @@ class _Overlay:
         self._normalised = normalised
         ends = [end or 1.0 for end in ends] if normalised else [max(ends) or 1.0] * 2
         self._axes = [Axis(_LEFT, width - _LEFT - _RIGHT, 0.0, end) for end in ends]
-        self._notes = [f"{len(chosen) - count:,} more ranks are not drawn; ranks=[...] chooses others"]
-        if len(chosen) <= count:
-            self._notes = []
         if normalised:
             self._notes.append("each timeline has an axis of its own: lengths of the two do not compare")
         for name, timeline in zip(comparison.names, self._timelines, strict=True):
@@ -95,7 +82,7 @@ class _Overlay:
 
     def _boxes(self, which: int) -> Iterator[str]:
         timeline, axis = self._timelines[which], self._axes[which]
-        spans = _by_rank(timeline, self._rows)
+        spans = self._spans[which]
         least_px = 0.5
         if 3 * sum(map(len, spans.values())) > _MOST_BOXES // 2:
             least_px = max(least_px, axis.plot * len(self._rows) / (_MOST_BOXES // 2))
@@ -122,11 +109,3 @@ class _Overlay:
 
     def _y(self, rank: int) -> float:
         return _TOP + self._rows[rank] * self._pitch + (self._pitch - 2 * self._bar - _GAP) / 2
-
-
-def _by_rank(timeline: Timeline, rows: dict[int, int]) -> dict[int, list[Span]]:
-    spans: dict[int, list[Span]] = {rank: [] for rank in rows}
-    for span in timeline.spans:
-        if span.rank in rows:
-            spans[span.rank].append(span)
-    return spans

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from html import escape
 
 from peerax.timeline._boxes import boxes
-from peerax.timeline._canvas import CHARACTER, Axis, frame, legend, text
+from peerax.timeline._canvas import CHARACTER, Axis, Rows, frame, legend, text
 from peerax.timeline._table import heading_of
-from peerax.timeline._timeline import Message, Span, Timeline
+from peerax.timeline._timeline import Message, Timeline
 from peerax.timeline._units import channel_text, data, duration, share
 
 _LEFT, _RIGHT, _TOP = 78, 58, 62
@@ -38,25 +38,12 @@ class _Picture:
     """What is drawn, and where."""
 
     def __init__(self, timeline: Timeline, extent: Extent) -> None:
-        if extent.most_ranks < 1:
-            raise ValueError(f"most_ranks is a number of rows, 1 or more, not {extent.most_ranks!r}")
-        if extent.width < 640:
-            raise ValueError(f"width is in pixels, 640 or more, not {extent.width!r}")
-        chosen = list(range(timeline.size)) if extent.ranks is None else list(dict.fromkeys(extent.ranks))
-        if wrong := [rank for rank in chosen if not 0 <= rank < timeline.size]:
-            raise ValueError(f"the ranks are 0..{timeline.size - 1}, not {wrong}")
+        rows = Rows(timeline.size, extent.ranks, extent.most_ranks, extent.width)
         self._timeline, self._width = timeline, extent.width
-        self._rows = {rank: row for row, rank in enumerate(chosen[: extent.most_ranks])}
-        self._spans: dict[int, list[Span]] = {rank: [] for rank in self._rows}
-        for span in timeline.spans:
-            if span.rank in self._rows:
-                self._spans[span.rank].append(span)
+        self._rows, self._notes, self._spans = rows.of_rank, rows.notes, rows.spans(timeline)
         count = len(self._rows)
         self._pitch, self._bar = (44, 26) if count <= 16 else (28, 17) if count <= 32 else (18, 11)
         self._bottom = _TOP + max(1, count) * self._pitch
-        self._notes: list[str] = []
-        if len(chosen) > count:
-            self._notes.append(f"{len(chosen) - count:,} more ranks are not drawn; ranks=[...] chooses others")
         self._axis = Axis(_LEFT, extent.width - _LEFT - _RIGHT, *self._window(extent.between_s))
 
     def _window(self, between_s: tuple[float, float] | None) -> tuple[float, float]:

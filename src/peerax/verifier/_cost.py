@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from peerax.diagnostics import Location
-from peerax.timeline import Timeline
+from peerax.timeline import Pause, Timeline
 from peerax.verifier._ir import Collective, Exchange, Operation, Recv, Send
 
 _KINDS = {Send: "send", Recv: "recv", Exchange: "exchange", Collective: "collective"}
@@ -66,9 +66,11 @@ class Cost:
         """
         gaps: dict[tuple, list[float]] = {}
         ended = [0.0] * timeline.size
-        pauses = [deque(pause for pause in timeline.pauses if pause.rank == rank) for rank in range(timeline.size)]
+        pauses: list[deque[Pause]] = [deque() for _ in range(timeline.size)]
+        for pause in timeline.pauses:
+            pauses[pause.rank].append(pause)
         for span in timeline.spans:
-            key = span.rank, span.location, span.kind, span.path
+            key = span.rank, span.location, span.kind, _path_in_section(span.path)
             while pauses[span.rank] and pauses[span.rank][0].start_s < span.start_s:  # nobody computes in a pause
                 ended[span.rank] = max(ended[span.rank], pauses[span.rank].popleft().end_s)
             gaps.setdefault(key, []).append(max(0.0, span.start_s - ended[span.rank]))
@@ -131,8 +133,13 @@ class _Medians:
     seconds: dict[tuple, float]
 
     def __call__(self, rank: int, operation: Operation) -> float:
-        path = "" if isinstance(operation, Collective) else operation.path
+        path = "" if isinstance(operation, Collective) else _path_in_section(operation.path)
         return self.seconds.get((rank, operation.location, _KINDS[type(operation)], path), 0.0)
+
+
+def _path_in_section(path: str) -> str:
+    """Return what tells values, tangents and cotangents apart, without the number of the shard_map."""
+    return path.rpartition(":")[2]
 
 
 def _check_seconds(value: object, name: str) -> None:

@@ -4,22 +4,24 @@ from collections.abc import Iterator
 
 from peerax.diagnostics import Diagnostic, Location
 from peerax.verifier._code import RECV, SEND
-from peerax.verifier._cycles import Cycle, Wait, find_cycles
+from peerax.verifier._cycles import Cycle, Wait
 from peerax.verifier._engine import Run
 from peerax.verifier._findings import in_loops, operation_name, place, plural
 
 _MOST_WAITS = 8
 
 
-def deadlocks(rendezvous: Run, buffered: Run | None) -> list[Diagnostic]:
+Stuck = tuple[Run, list[Cycle]]
+
+
+def deadlocks(rendezvous: Stuck, buffered: Stuck | None = None) -> list[Diagnostic]:
     """Return a finding for each cycle; buffered is the run of the same program with buffers, if that is stuck too.
 
     A cycle that is there with buffers hangs always. One that is not, is told apart by its ranks.
     """
-    always = find_cycles(buffered) if buffered else []
-    held = {rank for cycle in always for rank in cycle.ranks}
-    found = [("PX207", buffered, cycle) for cycle in always]
-    found += [("PX208", rendezvous, cycle) for cycle in find_cycles(rendezvous) if not held & set(cycle.ranks)]
+    found = [("PX207", buffered[0], cycle) for cycle in buffered[1]] if buffered else []
+    held = {rank for _, _, cycle in found for rank in cycle.ranks}
+    found += [("PX208", rendezvous[0], cycle) for cycle in rendezvous[1] if not held & set(cycle.ranks)]
     groups: dict[tuple, list[tuple[Run, Cycle]]] = {}
     for code, run, cycle in found:
         if not _is_consequence(run, cycle):
@@ -79,10 +81,10 @@ def _evidence(cycle: Cycle) -> Iterator[str]:
             yield f"  and {len(cycle.waits) - _MOST_WAITS} more"
     if cycle.victims:
         yield "waiting for these:"
-        places: dict[tuple, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for wait in cycle.victims:
-            places.setdefault((_where(wait),), []).append(wait.rank)
-        for (where,), ranks in list(places.items())[:_MOST_WAITS]:
+            places.setdefault(_where(wait), []).append(wait.rank)
+        for where, ranks in list(places.items())[:_MOST_WAITS]:
             yield f"  {plural(ranks)} in {where}"
         if len(places) > _MOST_WAITS:
             yield f"  and at {len(places) - _MOST_WAITS} more lines"

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
+from peerax.timeline._units import in_columns
 from peerax.verifier._ir import Body, Branch, Collective, Exchange, Loop, Program, Recv, Send, Table, Unknown
 
 
 def grid(program: Program, columns: int, rows: int) -> str:
     """Return the table as text."""
     head, cells, more = table(program, columns, rows)
-    lines = [head, *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]
-    return "\n".join([*shown, *more])
+    return "\n".join([in_columns([head, *cells]), *more])
 
 
 def table(program: Program, columns: int, rows: int) -> tuple[list[str], list[list[str]], list[str]]:

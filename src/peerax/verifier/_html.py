@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from peerax.diagnostics import Diagnostic, Location, runs
+from peerax.timeline._html import table as rows_as_table
 from peerax.verifier._grid import table
 from peerax.verifier._ir import Program
 
@@ -81,9 +82,5 @@ def _source(location: Location) -> str:
 
 def _table(program: Program) -> Iterator[str]:
     head, cells, more = table(program, _MOST_COLUMNS, _MOST_ROWS)
-    yield '<h2>What each rank does</h2><div class="table"><table>'
-    yield f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"
-    for row in cells:
-        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-    yield "</table></div>"
+    yield f'<h2>What each rank does</h2><div class="table">{rows_as_table([head, *cells])}</div>'
     yield from (f'<p class="quiet">{escape(line)}</p>' for line in more)

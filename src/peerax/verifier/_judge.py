@@ -45,11 +45,12 @@ def judge(program: Program, buffered: bool) -> Judgement:
     buffers = run(start(code, totals, True))
     if buffers.gave_up and buffered:
         return Judgement((_gave_up(),))
-    cycles = deadlocks(waits, buffers if buffers.stuck and not buffers.gave_up else None)
+    runs = [waits, buffers] if buffers.stuck and not buffers.gave_up else [waits]
+    stuck = [(run, find_cycles(run)) for run in runs]
+    cycles = deadlocks(*stuck)
     if buffered:
         cycles = [replace(cycle, severity="warning") if cycle.code == "PX208" else cycle for cycle in cycles]
-    runs = [waits, buffers] if buffers.stuck and not buffers.gave_up else [waits]
-    fenced = buffers.unclean or any(w.role == FENCE for r in runs for cycle in find_cycles(r) for w in cycle.waits)
+    fenced = buffers.unclean or any(w.role == FENCE for _, found in stuck for cycle in found for w in cycle.waits)
     decisive = buffers if buffered else waits
     return Judgement((*findings(decisive, totals), *cycles), fenced, frozenset(decisive.covered))
 

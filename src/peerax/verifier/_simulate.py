@@ -124,7 +124,16 @@ def _steps(code: Code, rank: int, cost: Cost, buffered: bool) -> list[Any]:
         leaf, before = (0, 0) if last else (leaf + len(types), before + size)
         group = instruction[1] if kind == JOIN else -1
         steps.append(
-            _Step(cost.before_s(rank, operation), first, last, parts, group, size, travels, _shown(operation, channels))
+            _Step(
+                cost.before_s(rank, operation) if first else 0.0,
+                first,
+                last,
+                parts,
+                group,
+                size,
+                travels,
+                _shown(operation, channels),
+            )
         )
     return steps
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from peerax.pipeline.schedules._action import COMPUTE, MESSAGES, Action
@@ -93,7 +94,7 @@ class Schedule:
         """Return the number of stages."""
         return len(self.placement)
 
-    @property
+    @cached_property
     def chunks(self) -> int:
         """Return how many stages the rank with most of them has."""
         return max(self.placement.count(rank) for rank in set(self.placement))
