@@ -28,7 +28,7 @@ from peerax._jax._compilation import (
 )
 from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
 from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
-from peerax._jax._execution import execute_exclusively
+from peerax._jax._execution import execute_exclusively, noting_what_it_raises
 from peerax._jax._jaxprs import (
     as_lowered,
     equation_context,
@@ -280,6 +280,8 @@ def when_module_is_lowered(action: Callable[[Any, Any, Sequence[str]], None]) ->
     def lower_jaxpr_to_module(module_name, jaxpr, *args, platforms, **kwargs):
         result = lower(module_name, jaxpr, *args, platforms=platforms, **kwargs)
         action(result.module, jaxpr, platforms)
+        if communication in open_jaxpr(jaxpr)[0].effects:
+            result.host_callbacks[:] = map(noting_what_it_raises, result.host_callbacks)
         return result
 
     mlir.lower_jaxpr_to_module = lower_jaxpr_to_module

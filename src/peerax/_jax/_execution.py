@@ -1,24 +1,32 @@
 """Execution of CPU programs that communicate."""
 
 import contextlib
+import functools
+import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
 from jax._src.interpreters import pxla
 
-from peerax._jax._waiting import Wait
+from peerax._jax._waiting import Wait, runs_given_up
 
 _LOOK_S = 0.25
 # How long the call of a run that failed or was interrupted waits for its ranks, which go on without waiting. One may be
 # in a callback for long. Those that wait for one that XLA has ended give up within a second.
 _GIVE_UP_S = 2.0
+_RELEASED = "a callback raised, and all ranks were released from what they did:"
 
 
 class Run(Protocol):
     """What is told of one execution."""
 
     is_over: bool
+    raised: Exception | None  # by a callback of it
+
+    def describe(self) -> list[str]:
+        """Return what each rank is doing now, a line each."""
 
     def interrupt(self) -> None:
         """Let its ranks go on to their ends without waiting."""
@@ -37,6 +45,7 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
     """
 
     enter: Callable[[], contextlib.AbstractContextManager[Run]]
+    current: Run | None = None  # the one whose ranks are inside
 
     def __init__(self, executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs):
         super().__init__(executable, name, backend, in_handler, out_handler, unordered_effects, *args, **kwargs)
@@ -47,12 +56,15 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
         if not self.exclusive:
             return super().__call__(*args)
         jax.block_until_ready(args)
-        outer = self.run  # of the same program, if a callback of it started this one
+        # Of the same program, if a callback of it started this one.
+        outer = self.run, _ExclusiveExecution.current
         try:
             with type(self).enter() as self.run:
+                _warn_of_given_up()
+                _ExclusiveExecution.current = self.run
                 return super().__call__(*args)
         finally:
-            self.run = outer
+            self.run, _ExclusiveExecution.current = outer
 
     def _handle_token_bufs(self, token_bufs, sharded_token):
         if self.exclusive:
@@ -64,24 +76,62 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
         tokens = [sharded_token.get_token(i) for i in range(len(self._local_devices))]
         wait = Wait(tokens)
         report = ""
+        seen: list[str] = []
         try:
             while not report and not wait.is_over(_LOOK_S):
                 report = self.run.take_failure()
+                if self.run.raised is not None and not seen:  # others may wait for its rank, which never comes
+                    seen = self.run.describe()
+                    self.run.interrupt()
             self.run.is_over = wait.give_up(_GIVE_UP_S)
         except BaseException:  # an interrupt: the ranks still use what belongs to this run
             self.run.interrupt()
             self.run.is_over = wait.give_up(_GIVE_UP_S)
             self.run.take_failure()
             raise
-        first, report = wait.error, report or self.run.take_failure()
-        if report and first is not None and report.splitlines()[0] not in str(first):
-            # A rank that a callback's error ended is why others waited in vain.
-            first.add_note(report)
-            raise first
+        report = report or self.run.take_failure()
+        if self.run.raised is not None:
+            note = report or ("\n    ".join([_RELEASED, *seen]) if seen else "")
+            raise _error_of_callback(self.run.raised, wait.error, note)
         if report:
             raise jax.errors.JaxRuntimeError(f"ABORTED: {report}")
-        if first is not None:
-            raise first
+        if wait.error is not None:
+            raise wait.error
+
+
+def _error_of_callback(raised: Exception, error: Exception | None, note: str) -> Exception:
+    """Return what JAX would raise for it by itself, had nobody waited for its rank."""
+    if error is None or type(raised).__name__ not in str(error):
+        text = "".join(traceback.format_exception(raised))
+        error = jax.errors.JaxRuntimeError(f"INTERNAL: callback failed\n{text}")
+    if note:
+        error.add_note(note)
+    return error
+
+
+def noting_what_it_raises(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callback of a program that communicates, of which its run knows when it fails on a rank."""
+
+    @functools.wraps(callback)
+    def noting(*args):
+        run = None if runs_given_up() else _ExclusiveExecution.current  # it might be called by one of those
+        try:
+            return callback(*args)
+        except Exception as error:
+            if run is not None and run.raised is None:
+                run.raised = error
+            raise
+
+    return noting
+
+
+def _warn_of_given_up() -> None:
+    if any(not wait.is_over(_LOOK_S) for wait in runs_given_up()):
+        warnings.warn(
+            "a run that failed or was interrupted is still computing; the next one begins when its devices are free",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 _effect: Any = None

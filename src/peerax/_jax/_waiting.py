@@ -36,6 +36,7 @@ class Wait:
         if self.is_over(limit_s):
             return True
         atexit.register(self.is_over, _AT_EXIT_S)
+        _given_up.append(self)
         return False
 
     def _run(self) -> None:
@@ -45,6 +46,15 @@ class Wait:
             except jax.errors.JaxRuntimeError as error:
                 self.error = self.error or error
         self._running.release()
+
+
+_given_up: list[Wait] = []
+
+
+def runs_given_up() -> list[Wait]:
+    """Return the waits that were given up and whose ranks are still not done."""
+    _given_up[:] = [wait for wait in _given_up if not wait.is_over(0)]
+    return list(_given_up)
 
 
 # Threads are kept a while, since to start one takes as long as a short run. They are daemons, so that a rank that never

@@ -19,6 +19,7 @@ class ExclusiveRun:
 
     def __init__(self):
         self.is_over = False
+        self.raised: Exception | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -54,6 +55,10 @@ class ExclusiveRun:
                     extension().interrupt_sessions(True)
                 extension().interrupt_sessions(False)
             _running.release()
+
+    def describe(self) -> list[str]:
+        """Return what each rank is doing now, a line each."""
+        return extension().describe_sessions()
 
     def interrupt(self) -> None:
         """Let its ranks go on to their ends without waiting."""
