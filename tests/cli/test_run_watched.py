@@ -37,6 +37,18 @@ class TestTrace:
         assert (done.returncode, done.stdout) == (2, "")
         assert "peerax run: cannot write the trace to 'missing/t.json': No such file or directory" in done.stderr
 
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no file here that is always full")
+    def test_file_that_is_full_at_the_end(self, run_program):
+        done = run_program("print('ran')", "--trace", "/dev/full")
+        assert (done.returncode, done.stdout) == (1, "ran\n")
+        assert "peerax: cannot write the trace to '/dev/full': No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_script_that_opens_one_itself(self, run_program):
+        done = run_program("import peerax\nwith peerax.trace():\n    pass\n", "--trace", "t.json")
+        assert done.returncode == 1
+        assert "RuntimeError: another trace is open already, a peerax.trace() or that of peerax run" in done.stderr
+
 
 LATE = """
 import time

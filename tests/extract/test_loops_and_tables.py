@@ -176,6 +176,55 @@ def two_counters(times):
     return on_line(body)
 
 
+def in_two_loops(inner_length, *, carried):
+    """A loop in a loop; its length depends on what the outer one carries, a counter that starts at a rank's value."""
+
+    def body(x):
+        def inner(carry):
+            return carry[0] + 1, carry[1], along(carry[2])
+
+        def outer(carry):
+            i, x = carry
+            return i + 1, lax.while_loop(lambda carry: carry[0] < inner_length(carry[1]), inner, (0, i, x))[2]
+
+        if carried == "while":
+            return lax.while_loop(lambda carry: carry[0] < 3, outer, (rank() * 0, x))[1]
+        return lax.scan(lambda carry, _: (outer(carry), None), (rank() * 0, x), length=3)[0][1]
+
+    return on_line(body)
+
+
+@expect()
+def a_loop_in_a_while_loop_that_it_counts_with():
+    return in_two_loops(lambda i: i + 1, carried="while")
+
+
+@expect("PX209")
+def a_loop_in_a_while_loop_that_it_counts_with_and_the_rank():
+    def body(x):
+        def outer(carry):
+            return carry[0] + 1, lax.fori_loop(0, carry[0] + rank(), lambda _, x: total(x), carry[1])
+
+        return lax.while_loop(lambda carry: carry[0] < 3, outer, (rank() * 0, x))[1]
+
+    return on_line(body)
+
+
+@expect()
+def a_loop_in_a_scan_that_it_counts_with():
+    return in_two_loops(lambda i: i + 1, carried="scan")
+
+
+@expect()
+def loops_in_three_levels_that_count_with_each_other():
+    def level(depth, n, x):
+        if depth == 0:
+            return along(x)
+        return lax.fori_loop(rank() * 0, n + 1, lambda i, x: level(depth - 1, i, x), x)
+
+    return on_line(lambda x: level(3, 2, x))
+
+
 @expect()
 def a_branch_on_two_counters():
     return two_counters(5)

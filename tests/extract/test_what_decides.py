@@ -240,3 +240,45 @@ def test_what_one_shard_map_gives_to_another():
     assert codes(P("x")) == ["PX209"]  # each rank has what it gave: rank 0 alone takes the branch
     assert codes(P(None, "x")) == ["PX210"]
     assert codes(P("x"), lambda k: jnp.roll(k, 4, 0)) == ["PX210"]
+
+
+def receive(x):
+    return peerax.precv(peerax.create_token(), x, "x", [(0, 1), (2, 3)])
+
+
+def send_and_receive(x):
+    peerax.psend(x, "x", [(0, 1), (2, 3)])
+    return receive(x)
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize(
+    ("reduce", "result"),
+    [(lax.psum, 6), (lax.pmax, 3), (lax.pmin, 0), (lambda rank, axis: lax.psum(rank * rank, axis) - 8, 6)],
+)
+def test_a_reduction_of_what_is_known_is_known(reduce, result, check_vma):
+    """The send is in a branch that all ranks take, or none: neither is undecided."""
+
+    def body(wanted, x):
+        x = lax.cond(reduce(lax.axis_index("x"), "x") == wanted, lambda x: send_and_receive(x), same, x)
+        return lax.cond(reduce(lax.axis_index("x"), "x") == result, same, receive, x)
+
+    assert codes(functools.partial(body, result), check_vma) == []
+    assert codes(functools.partial(body, result + 1), check_vma) == []
+
+
+def test_a_reduction_that_leaves_a_receive_alone():
+    body = lambda x: lax.cond(lax.psum(lax.axis_index("x"), "x") == 6, receive, same, x)  # noqa: E731
+    assert codes(body) == ["PX202"]
+
+
+def test_a_reduction_along_one_of_two_axes():
+    """Both ranks of a row take the branch or neither does, and row 1 does."""
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("a", "b"))
+
+    def body(x):
+        row = lax.pmax(lax.axis_index("a") * 2 + lax.axis_index("b"), "b")
+        return lax.cond(row == 3, lambda x: x + lax.psum(x, "b"), same, x)
+
+    on_square = jax.shard_map(body, mesh=mesh, in_specs=P(("a", "b")), out_specs=P(("a", "b")), check_vma=False)
+    assert peerax.check(on_square, X).verdict == "safe"

@@ -78,10 +78,10 @@ def _refuse_what_is_unsafe(semantics: Semantics) -> None:
 def _run_program(namespace: argparse.Namespace) -> int:
     failures = Failures("run")
     try:
-        with recording(namespace.trace), nullcontext() if namespace.quiet else progress():
+        with recording(namespace.trace) as recorded, nullcontext() if namespace.quiet else progress():
             exit_code = _exit_code(namespace)
             work_failed = bool(failures.await_work())
-        return exit_code or int(work_failed)
+        return exit_code or int(work_failed or recorded.failed)
     except KeyboardInterrupt as interrupt:
         end_by_interrupt(interrupt)  # what is under way may never end, so nobody waits for it
         raise

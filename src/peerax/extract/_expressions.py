@@ -27,11 +27,15 @@ class Loop:
         length: the most iterations that a rank runs.
         reverse: whether it takes the elements of its inputs from the last to the first.
         carries: by position, the first value of what it carries, and the next one.
+        settled: whether length and carries are known by now.
+        awaited: whether a loop inside could not be computed before that.
     """
 
     length: int
     reverse: bool = False
     carries: "dict[int, tuple[Expression, Expression]]" = field(default_factory=dict)
+    settled: bool = False
+    awaited: bool = False
 
 
 NO_LOOPS: frozenset[Loop] = frozenset()
@@ -85,6 +89,16 @@ class Choice(_Computed):
     """What one branch gives; the operands are its number, and what each of them gives."""
 
     operands: "tuple[Expression, ...]"
+    loops: frozenset[Loop] = NO_LOOPS
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced(_Computed):
+    """What psum, pmax or pmin give, along axes."""
+
+    operands: "tuple[Expression]"
+    name: str
+    axes: tuple
     loops: frozenset[Loop] = NO_LOOPS
 
 
@@ -146,7 +160,7 @@ class Stack:
         return self.element.loops - {self.loop}
 
 
-Expression = Constant | AxisIndex | Results | Result | Choice | Shard | Element | Carry | Final | Stack
+Expression = Constant | AxisIndex | Results | Result | Choice | Reduced | Shard | Element | Carry | Final | Stack
 
 
 @dataclass(frozen=True)
@@ -276,6 +290,8 @@ def _value(node: Expression, values: dict[Expression, Any], place: Place) -> Any
     if isinstance(node, Choice):
         which, *results = operands
         return lax.select_n(jnp.clip(which, 0, len(results) - 1), *map(jnp.asarray, results))
+    if isinstance(node, Reduced):
+        return getattr(lax, node.name)(jnp.asarray(operands[0]), node.axes)
     if isinstance(node, Shard):
         return _shard(operands[0], node.axes, place)
     if isinstance(node, Element):

@@ -66,6 +66,9 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
 
     loop = Loop(length, reverse)
     inside, results, states = _settle(walk, loop, init, invars, jaxpr.outvars, body, known=True)
+    loop.settled = True
+    if loop.awaited:
+        inside, results, states = _settle(walk, loop, init, invars, jaxpr.outvars, body, known=True)
     steps.append(Repeated(length, inside, site_of(eqn), loop, scope.ranks))
     final = []
     for i, (before, state) in enumerate(zip(init, states, strict=True)):
@@ -104,9 +107,7 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
     invars = advance.invars[len(for_body) :]
     conditions: list[tuple[list, Value]] = []
 
-    def settle(known: bool):
-        loop = Loop(MOST_ITERATIONS)
-
+    def settle(loop: Loop, known: bool):
         def body(loop, carried):
             inner = replace(scope, loops=(*scope.loops, loop if known else None))
             asked, (goes_on,) = walk.run(test, test_consts, [*for_test, *carried], inner)
@@ -114,12 +115,18 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
             conditions[:] = [(asked, goes_on)]
             return inside, results
 
-        return loop, *_settle(walk, loop, init, invars, advance.outvars, body, known)
+        return _settle(walk, loop, init, invars, advance.outvars, body, known)
 
-    loop, inside, _, states = settle(known=True)
+    loop = Loop(MOST_ITERATIONS)
+    inside, _, states = settle(loop, known=True)
     trip = _trip(walk, conditions[0][1], loop, scope)
     if trip is None:
-        loop, inside, _, states = settle(known=False)
+        loop = Loop(MOST_ITERATIONS)
+        inside, _, states = settle(loop, known=False)
+    else:
+        loop.length, loop.settled = int(trip.max(initial=0)), True
+        if loop.awaited:
+            inside, _, states = settle(loop, known=True)
     asked, goes_on = conditions[0]
     if trip is None:
         repeated = Repeated(
@@ -130,7 +137,6 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
             scope.ranks,
         )
     else:
-        loop.length = int(trip.max(initial=0))
         around = _around(goes_on, loop, scope)
         repeated = Repeated(trip, [*inside, *asked], site_of(eqn), loop, scope.ranks, around)
     steps += asked
@@ -143,6 +149,11 @@ def _trip(walk: "Walk", goes_on: Value, loop: Loop, scope: Scope) -> np.ndarray 
     if goes_on.expression is None or scope.ranks is None:
         return None
     around = _around(goes_on, loop, scope)
+    unsettled = [outer for outer in around if not outer.settled]
+    for outer in unsettled:
+        outer.awaited = True
+    if unsettled:
+        return None
     try:
         counted = count_iterations(goes_on.expression, loop, around, scope.ranks.lengths())
     except Exception:  # whatever JAX cannot compute here is not known

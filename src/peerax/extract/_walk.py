@@ -20,7 +20,7 @@ from peerax.extract._equations import (
     site_of,
     sums_last,
 )
-from peerax.extract._expressions import AxisIndex, Choice, Shard
+from peerax.extract._expressions import AxisIndex, Choice, Reduced, Shard
 from peerax.extract._orders import Order
 from peerax.extract._steps import Chosen, Scope, Step
 from peerax.extract._values import NOWHERE, Numbers, Parts, Value, joined, narrowed
@@ -39,6 +39,8 @@ _SAME_FOR_ALL = (
     "unreduced_pmax",
     "unreduced_pmin",
 )
+# Those of them that are computed here where the operand of each rank is known.
+_COMPUTED = ("psum", "pmax", "pmin")
 
 
 @dataclass
@@ -195,7 +197,10 @@ class Walk:
         if eqn.primitive.name.removesuffix("_invariant") in _SAME_FOR_ALL and groups is None:
             differing, doubtful = differing - set(axes), doubtful - set(axes)
             first = self.numbers.of(eqn.primitive, scope.ranks, axes, tuple(value.number for value in values))
-            return [Value(self.numbers.of("result", first, i), differing, doubtful) for i in range(len(eqn.outvars))]
+            return [
+                Value(self.numbers.of("result", first, i), differing, doubtful, _reduced(eqn, axes, value))
+                for i, value in enumerate(values[: len(eqn.outvars)])
+            ]
         return [Value(self.numbers.new(), differing | set(axes), doubtful) for _ in eqn.outvars]
 
     def _axis_index(self, eqn, scope: Scope) -> Value:
@@ -264,6 +269,14 @@ class Walk:
         inside, results = self.run(*_jax.open_jaxpr(jaxprs.solve), operands, scope)
         steps += inside
         return results
+
+
+def _reduced(eqn, axes: tuple, value: Value) -> Reduced | None:
+    """The value of a reduction of what is known of all ranks."""
+    name = eqn.primitive.name.removesuffix("_invariant")
+    if value.expression is None or name not in _COMPUTED:
+        return None
+    return Reduced((value.expression,), name, axes)
 
 
 def _split(spec) -> tuple[tuple, ...]:

@@ -60,7 +60,9 @@ def trace(*, most_spans: int = 1_000_000) -> Iterator[Trace]:
         raise ValueError(f"most_spans is 1 or more, not {most_spans}")
     module = extension()
     if not _open.acquire(blocking=False):
-        raise RuntimeError("a peerax.trace() is open already; put what is to be recorded inside of one of them")
+        raise RuntimeError(
+            "another trace is open already, a peerax.trace() or that of peerax run --trace; open one of them only"
+        )
     try:
         recorded = Trace()
         module.start_trace(most_spans)
