@@ -60,6 +60,7 @@ struct Channel {
   std::deque<Receive> receives;
   std::int64_t sent = 0;
   std::int64_t received = 0;
+  const Operation* last_received = nullptr;  // by which
 };
 
 }  // namespace peerax

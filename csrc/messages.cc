@@ -250,6 +250,7 @@ void Session::Take(Rank& rank, Channel& channel, const Operation& operation, std
     return;
   }
   ++channel.received;
+  channel.last_received = &operation;
   if (rank.span.received == 0) rank.span.received = channel.received;
   if (channel.messages.empty()) {
     rank.remaining.fetch_add(1, std::memory_order_relaxed);

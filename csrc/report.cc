@@ -59,6 +59,10 @@ std::string KindText(std::int64_t tag, const Operation& operation) {
 // Which time it is that a rank comes by a line.
 std::string Times(std::int64_t number) { return number < 2 ? "" : ", time " + std::to_string(number); }
 
+const std::string& ReceiveSite(const Operation& operation) {
+  return operation.kind == Kind::kExchange ? operation.receive_site : operation.site;
+}
+
 void Bound(std::vector<std::string>* lines) {
   if (lines->size() <= kLines) return;
   const std::size_t more = lines->size() - kLines + 1;
@@ -112,7 +116,8 @@ Reporter::Reporter(Session& session) : session_(session) {
           unreceived_.back().source == channel->source) {
         ++unreceived_.back().count;
       } else {
-        unreceived_.push_back({channel->source, channel->destination, channel->tag, message.operation, type, 1});
+        unreceived_.push_back({channel->source, channel->destination, channel->tag, message.operation, type, 1,
+                               channel->received, channel->last_received});
       }
     }
   }
@@ -158,8 +163,7 @@ void Reporter::AddWaits(const Operation& operation, const Rotation& rotation) {
 }
 
 std::string Reporter::Site(const Wait& wait) const {
-  const bool receives = wait.operation->kind == Kind::kExchange && wait.what == Wait::kMessage;
-  return receives ? wait.operation->receive_site : wait.operation->site;
+  return wait.what == Wait::kMessage ? ReceiveSite(*wait.operation) : wait.operation->site;
 }
 
 // The ranks that this one waits for in a collective; those only that have ended, if asked.
@@ -313,6 +317,10 @@ std::vector<std::string> Reporter::DescribeUnreceived() const {
     lines.push_back(Name(message.source) + " sent " + message.type + " to " + Name(message.destination) +
                     KindText(message.tag, *message.operation) + " in " + message.operation->name + " (" + message.operation->site + "), and nobody received it" +
                     (message.count > 1 ? " (" + std::to_string(message.count) + " messages)" : ""));
+    if (message.received == 0) continue;
+    const std::int64_t received = message.received;
+    lines.back() += "; it had received " + std::to_string(received) + (received == 1 ? " message" : " messages") +
+                    " before, the last in precv (" + ReceiveSite(*message.last_received) + ")";
   }
   Bound(&lines);
   return lines;
@@ -381,8 +389,16 @@ bool Reporter::Leftover(Failure* failure) const {
   if (unreceived_.empty()) return false;
   std::vector<std::string> sites;
   for (const Unreceived& message : unreceived_) sites.push_back(message.operation->site);
-  const bool values = unreceived_.front().operation->path.empty();
-  *failure = Render(values ? "PX201" : "PX214", sites, DescribeUnreceived());
+  std::string code = "PX303";
+  for (const Unreceived& message : unreceived_) {
+    if (message.received == 0) code = "PX201";
+  }
+  for (const Unreceived& message : unreceived_) {
+    if (message.received != 0) sites.push_back(ReceiveSite(*message.last_received));
+  }
+  // The values matched, so it is differentiation that lost one end.
+  if (!unreceived_.front().operation->path.empty()) code = "PX214";
+  *failure = Render(code, sites, DescribeUnreceived());
   return true;
 }
 

@@ -43,6 +43,8 @@ class Reporter {
     const Operation* operation;
     std::string type;
     std::int64_t count;
+    std::int64_t received;  // of the same channel, before
+    const Operation* last_received;
   };
 
   void AddWaits(const Operation& operation, const Rotation& rotation);  // its mutex held

@@ -30,6 +30,7 @@ TITLES = {
     "PX214": "receive not linked to what is differentiated",
     "PX301": "wait limit reached",
     "PX302": "deadlock",
+    "PX303": "message left over",
     "PX304": "shape or dtype differ at run time",
     "PX307": "buffered bytes over the limit",
     "PX308": "program started inside a callback",

@@ -132,7 +132,8 @@ def one_send_too_many(x):
         return carry, None
 
     lax.scan(step, x, None, length=3)
-    return receive(receive(x, [(0, 1)]), [(0, 1)])
+    first = receive(x, [(0, 1)])
+    return peerax.precv(peerax.create_token(), first, "x", [(0, 1)])  # LAST
 
 
 def one_receive_too_many(x):
@@ -162,7 +163,15 @@ CASES = [
     (receives_first, "PX302: deadlock", ["RECEIVE"], [f"rank {rank} waits in precv" for rank in range(4)]),
     (two_cross, "PX302", ["RECEIVE"], ["rank 0 waits in precv", "rank 2 waits in precv"]),
     (collective_in_the_knot, "PX302", ["RECEIVE", "SUM"], ["rank 0 waits at psum", "rank 1 waits in precv"]),
-    (one_send_too_many, "PX201", ["SEND"], ["rank 0 sent float32[2] to rank 1"]),
+    (
+        one_send_too_many,
+        "PX303: message left over",
+        ["SEND", "LAST"],
+        [
+            "rank 0 sent float32[2] to rank 1",
+            "nobody received it; it had received 2 messages before, the last in precv (",
+        ],
+    ),
     (one_receive_too_many, "PX202", ["RECEIVE"], ["rank 1 waits in precv", "rank 0"]),
 ]
 

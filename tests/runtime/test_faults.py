@@ -44,6 +44,7 @@ ROWS = [
         "until rank 3 receives float32[16384], which",
         "rendezvous",
     ),
+    Row(found_at_once.one_send_too_many, "PX303: ", ("SEND", "LAST"), "it had received 2 messages before"),
     Row(found_at_once.receives_first, "PX302: ", ("RECEIVE",), "rank 0 waits in precv"),
     Row(faults.ring_of_separate_sends, "PX302: ", ("SEND",), "rank 3 waits in psend", "rendezvous"),
     Row(

@@ -145,6 +145,11 @@ _ALL = (
         "make each exchange a pair by giving precv the token of its psend, or let one rank receive first",
     ),
     Code(
+        "PX303",
+        "message left over",
+        "receive as often as is sent on the channel, or send less",
+    ),
+    Code(
         "PX304",
         "shape or dtype differ at run time",
         "give precv the shape and dtype of the array that the other end sends",

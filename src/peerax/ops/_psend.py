@@ -39,8 +39,8 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
 
     Raises:
       PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204,
-        PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX214, PX301, PX302, PX304,
-        PX307.
+        PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX214, PX301, PX302, PX303,
+        PX304, PX307.
 
     Transformations: jit yes · vmap yes (one message for the batch) · grad yes · scan yes
 
