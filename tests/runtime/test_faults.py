@@ -70,7 +70,7 @@ def run_program(run_python):
     """Return a function that runs code that may import the tests, and returns what it printed last, from JSON."""
 
     def run(code, **env):
-        done = run_python(code, env={"PYTHONPATH": with_the_tests(), "PEERAX_TIMEOUT_S": "20", **env})
+        done = run_python(code, env={"PYTHONPATH": with_the_tests(), "PEERAX_TIMEOUT_S": "20", **env}, timeout_s=120)
         assert done.returncode == 0, done.stdout + done.stderr[-6000:]
         return json.loads(done.stdout.splitlines()[-1])
 
