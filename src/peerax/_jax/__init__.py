@@ -310,7 +310,7 @@ def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> No
 
 def shard_map_axes(params: dict[str, Any]) -> frozenset:
     """The axes that a shard_map equation makes manual."""
-    return frozenset(params["newly_manual_axes"])
+    return frozenset(params["manual_axes" if "manual_axes" in params else "newly_manual_axes"])  # until JAX 0.10.1
 
 
 # Names that JAX may drop one day: nothing of peerax relies on them.
