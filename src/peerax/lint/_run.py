@@ -1,0 +1,85 @@
+"""Lint many files: find them, and share them out to several processes where that is worth it."""
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from peerax.lint._file import lint_file
+from peerax.lint._finding import Finding, Unreadable
+from peerax.lint._settings import Settings
+
+_NOT_ENTERED = {"__pycache__", "build", "dist", "node_modules", "site-packages", "venv"}
+_WORTH_PROCESSES = 200  # files; below, starting processes costs more than it saves
+
+
+@dataclass(frozen=True)
+class Result:
+    """Hold what came of linting: how many files were looked at, what was found, what could not be read."""
+
+    files: int
+    findings: tuple[Finding, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def lint_paths(paths: Sequence[str], settings: Settings, *, processes: int | None = None) -> Result:
+    """Lint files, and all Python files in and below directories.
+
+    Args:
+        paths: files and directories. A file that is named is linted whatever its name ends with.
+        settings: which rules are applied to which files.
+        processes: how many processes share the work; by default one per core if there is much of it.
+
+    Returns:
+        The findings and the files that could not be read, both in the order of their paths.
+    """
+    unreadable = [
+        Unreadable(path, 1, "there is no such file or directory") for path in paths if not os.path.exists(path)
+    ]
+    files = list(python_files(paths, settings))
+    tasks = [(path, settings.codes_for(path)) for path in files]
+    findings: list[Finding] = []
+    for outcome in _each(_lint, tasks, processes):
+        if isinstance(outcome, Unreadable):
+            unreadable.append(outcome)
+        else:
+            findings += outcome
+    return Result(len(files), tuple(findings), tuple(sorted(unreadable)))
+
+
+def python_files(paths: Iterable[str], settings: Settings) -> Iterator[str]:
+    """Yield the files that paths name or hold, each once."""
+    seen: set[str] = set()
+    for path in paths:
+        for file in [path] if os.path.isfile(path) else _walk(path, settings):
+            real = os.path.realpath(file)
+            if real not in seen and not settings.is_excluded(file):
+                seen.add(real)
+                yield file
+
+
+def _walk(directory: str, settings: Settings) -> Iterator[str]:
+    for where, directories, files in os.walk(directory):
+        directories[:] = sorted(
+            name
+            for name in directories
+            if name not in _NOT_ENTERED
+            and not name.startswith(".")
+            and not settings.is_excluded(os.path.join(where, name))
+        )
+        yield from (os.path.join(where, name) for name in sorted(files) if name.endswith(".py"))
+
+
+def _lint(task: tuple[str, frozenset[str]]) -> list[Finding] | Unreadable:
+    return lint_file(*task)
+
+
+def _each(work: Callable, tasks: list, processes: int | None) -> Iterator:
+    if processes is None:
+        processes = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+        processes = processes if len(tasks) >= _WORTH_PROCESSES else 1
+    if processes == 1:
+        yield from map(work, tasks)
+        return
+    with concurrent.futures.ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(work, tasks, chunksize=max(1, len(tasks) // (8 * processes)))
