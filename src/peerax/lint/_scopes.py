@@ -226,6 +226,7 @@ class _Walk:
     def import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
         origin = "." * node.level + (node.module or "")
         for alias in node.names:
+            self.module.parents[alias] = node
             if alias.name == "*":
                 scope.stars.append(origin)
                 self.module.star_import[origin] = node
