@@ -57,8 +57,19 @@ def decode(data: bytes) -> str:
         line = data[: error.start].count(b"\n") + 1
         raise CannotRead(line, f"it is not {error.encoding.upper()}: byte 0x{data[error.start]:02x}") from None
     except (SyntaxError, LookupError) as error:
+        first = _first_that_is_no_utf8(data)
+        if first is not None and re.search(rb"coding[:=]", b"\n".join(data.splitlines()[:2])) is None:
+            raise CannotRead(data[:first].count(b"\n") + 1, f"it is not UTF-8: byte 0x{data[first]:02x}") from None
         line = 1 + (re.search(rb"coding[:=]", data.partition(b"\n")[0]) is None)
         raise CannotRead(line, f"its encoding cannot be told: {error}") from None
+
+
+def _first_that_is_no_utf8(data: bytes) -> int | None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
 
 
 def parse(text: str) -> ast.Module:

@@ -77,13 +77,19 @@ def _edits(source: Source, text: str) -> _Edits:
         if isinstance(node, ast.Attribute):
             edits.attributes[position(node, text)] = name
         elif isinstance(node, ast.Name):
-            statement = source.module.star_import["jax.lax"]
+            statement = _star_import(source)
             edits.stars.setdefault(position(statement, text), []).append(name)
         else:
             statement = source.module.statement(node)
             assert statement is not None
             edits.imports.setdefault(position(statement, text), set()).add(name)
     return edits
+
+
+def _star_import(source: Source) -> ast.ImportFrom:
+    """Return the last star import of jax.lax; what comes behind it takes precedence."""
+    imports = [node for node in source.module.imports_from if node.module == "jax.lax" and node.names[0].name == "*"]
+    return imports[-1]
 
 
 def _name_of_peerax(source: Source) -> tuple[str, bool]:

@@ -24,16 +24,13 @@ _GUARDING_ATTRIBUTES = frozenset(
 
 def no_backend_guard(source: Source) -> Iterator[Found]:
     """Find PXL008, once in a file: at the first call that no guard is in front of."""
-    if _is_installed(source):
+    sent = [operation for operation in source.operations if operation.of_lax and operation.name in MESSAGES]
+    if not sent or _is_installed(source):
         return
     guarded = _guarded_functions(source)
     if None in guarded:
         return
-    unguarded = [
-        operation
-        for operation in source.operations
-        if operation.of_lax and operation.name in MESSAGES and not _is_guarded(source, operation, guarded)
-    ]
+    unguarded = [operation for operation in sent if not _is_guarded(source, operation, guarded)]
     if unguarded:
         first = unguarded[0]
         others = f" ({len(unguarded)} such calls in this file)" if len(unguarded) > 1 else ""
@@ -42,10 +39,10 @@ def no_backend_guard(source: Source) -> Iterator[Found]:
 
 def deprecated(source: Source) -> Iterator[Found]:
     """Find PXL009: each import of psend and precv from jax.lax, and each use of them through a module."""
-    if _is_installed(source):
-        return
     uses = list(uses_in_lax(source))
-    hindrance = what_hinders_a_fix(source) if uses else None
+    if not uses or _is_installed(source):
+        return
+    hindrance = what_hinders_a_fix(source)
     for node, name in uses:
         message = f"jax.lax.{name} is deprecated since JAX 0.12"
         if hindrance:
@@ -60,8 +57,8 @@ def uses_in_lax(source: Source, wanted: tuple[str, ...] = MESSAGES) -> Iterator[
     import brought.
     """
     module = source.module
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "jax.lax":
+    for node in module.imports_from:
+        if node.level == 0 and node.module == "jax.lax":
             for alias in node.names:
                 if alias.name in wanted:
                     yield alias, alias.name
@@ -120,7 +117,7 @@ def _guarded_functions(source: Source) -> set[ast.AST | None]:
     for call, scope in module.calls:
         if is_any(names_of(module, call.func, scope), "jax.devices", "jax.local_devices") and _names_gpus(call):
             found.add(scope.function)
-        elif ast.unparse(call.func).endswith("mark.backend"):
+        elif isinstance(call.func, ast.Attribute) and ast.unparse(call.func).endswith("mark.backend"):
             found.add(_owner(source, call, scope.function))
     return found
 

@@ -50,7 +50,7 @@ class Source:
     @cached_property
     def known_devices(self) -> int | None:
         """Return the number of devices that the program asks for."""
-        return device_count(self.module, self.module.top)
+        return device_count(self.module)
 
     def sample(self, number: int, scope: Scope) -> Sample:
         """Return a choice of what is not known in a scope."""

@@ -64,7 +64,9 @@ class Module:
         self.inner: dict[ast.AST, Scope] = {}  # the scope that a function or class makes
         self.parents: dict[ast.AST, ast.AST] = {}
         self.mutated: set[tuple[str, Scope]] = set()  # names whose value is changed in place
-        self.star_import: dict[str, ast.ImportFrom] = {}
+        self.imports_from: list[ast.ImportFrom] = []
+        self.comparisons: list[ast.Compare] = []
+        self.texts: list[str] = []
         self.names: dict[ast.expr, frozenset[str]] = {}  # the qualified names that were asked for
         _Walk(self).statements(tree.body, self.top, tree)
 
@@ -138,13 +140,15 @@ class _Walk:
 
     def children(self, node: ast.AST, scope: Scope) -> None:
         for name in node._fields:
+            if name in _NO_PARTS:
+                continue
             value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                self.visit(value, scope, node)
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 for item in value:
                     if isinstance(item, ast.AST):
                         self.visit(item, scope, node)
+            elif isinstance(value, ast.AST):
+                self.visit(value, scope, node)
 
     def bind(self, name: str, kind: str, node: ast.AST, scope: Scope, value=None, imported: str = "") -> None:
         if name in scope.elsewhere:
@@ -161,6 +165,14 @@ class _Walk:
         if isinstance(node.ctx, ast.Load):
             self.module.loads.append((node, scope))
         self.visit(node.value, scope, node)
+
+    def constant(self, node: ast.Constant, scope: Scope) -> None:
+        if isinstance(node.value, str):
+            self.module.texts.append(node.value)
+
+    def compare(self, node: ast.Compare, scope: Scope) -> None:
+        self.module.comparisons.append(node)
+        self.children(node, scope)
 
     def call(self, node: ast.Call, scope: Scope) -> None:
         self.module.calls.append((node, scope))
@@ -224,12 +236,12 @@ class _Walk:
                 self.bind(top, "import", node, scope, imported=top)
 
     def import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        self.module.imports_from.append(node)
         origin = "." * node.level + (node.module or "")
         for alias in node.names:
             self.module.parents[alias] = node
             if alias.name == "*":
                 scope.stars.append(origin)
-                self.module.star_import[origin] = node
             else:
                 self.bind(alias.asname or alias.name, "import", node, scope, imported=f"{origin}.{alias.name}")
 
@@ -301,10 +313,13 @@ class _Walk:
         self.children(node, scope)
 
 
+_NO_PARTS = {"ctx", "op", "ops", "type_comment"}  # fields that hold no expression or statement
 _CHANGE_A_LIST = {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update"}
 
 _METHODS = {
     ast.Name: _Walk.name,
+    ast.Constant: _Walk.constant,
+    ast.Compare: _Walk.compare,
     ast.Attribute: _Walk.attribute,
     ast.Call: _Walk.call,
     ast.Subscript: _Walk.subscript,

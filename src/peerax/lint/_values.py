@@ -5,6 +5,7 @@ in many samples that differ in it is taken to hold always.
 """
 
 import ast
+import contextlib
 import operator
 import random
 import re
@@ -22,6 +23,9 @@ _SIZES = (2, 3, 4, 5, 8)
 
 # What an evaluation may end with where a sample does not fit, or the program is wrong in another way.
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+_COUNTS_DEVICES = re.compile(r"\bdevice_count\(|\blocal_device_count\(|\bdevices\(\)\)$")
 
 
 class Unknown(Exception):
@@ -278,27 +282,24 @@ def axis_key(module: Module, expression: ast.expr, scope: Scope) -> str:
     return value if isinstance(value, str) else f"<{value!r}>"
 
 
-def device_count(module: Module, scope_of_module: Scope) -> int | None:
+def device_count(module: Module) -> int | None:
     """Return the number of devices that a program asks for or insists on."""
-    found: set[int] = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "device_count=" in node.value:
-            found |= set(map(int, re.findall(r"xla_force_host_platform_device_count=(\d+)", node.value)))
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+    found: set[Any] = set()
+    for text in module.texts:
+        if "device_count=" in text:
+            found |= set(map(int, re.findall(r"xla_force_host_platform_device_count=(\d{1,6})", text)))
+    for node in module.comparisons:
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             sides = [node.left, node.comparators[0]]
             for one, other in (sides, sides[::-1]):
-                if re.search(r"\bdevice_count\(|\blocal_device_count\(|\bdevices\(\)\)$", ast.unparse(one)):
-                    try:
-                        found.add(constant(module, other, scope_of_module))
-                    except Unknown:
-                        continue
+                if isinstance(one, ast.Call) and _COUNTS_DEVICES.search(ast.unparse(one)):
+                    with contextlib.suppress(Unknown):
+                        found.add(constant(module, other, module.top))
     for call, scope in module.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "update" and len(call.args) == 2:
-            try:
+            with contextlib.suppress(Unknown):
                 if constant(module, call.args[0], scope) == "jax_num_cpu_devices":
                     found.add(constant(module, call.args[1], scope))
-            except Unknown:
-                continue
     counts = {count for count in found if isinstance(count, int)}
     return counts.pop() if len(counts) == 1 else None
 
