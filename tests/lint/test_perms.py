@@ -169,6 +169,13 @@ def test_a_perm_is_reported_once_where_it_is_written():
     assert [line - finding.line for line, _ in finding.related] == [3]  # the first of those that take it
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_perm_that_is_right_for_some_numbers_is_left_alone(size):
+    before = f"mesh = jax.make_mesh(({size},), ('x',))"
+    for perm in ("[(i, (i + 1) % n) for i in range(n)]", "[(i, i + 1) for i in range(k)]", "[(0, n), (n, 0)]"):
+        assert codes_of(perm, before, prelude=NO_MESH) == ([] if size > 1 or "i + 1) for" not in perm else ["PXL005"])
+
+
 def test_a_list_that_is_changed_is_not_judged():
     assert codes_of("perm", "perm = [(0, 1), (0, 2)]\nperm.pop()") == []
     assert codes_of("perm", "perm = [(0, 1), (0, 2)]\nperm[1] = (1, 2)") == []

@@ -72,6 +72,8 @@ def in_branch(body):
         'return lax.cond(rank == 0, lambda x: x, lambda x: lax.ppermute(x, "x", right), x)',
         'return lax.cond(pred=rank == 0, true_fun=lambda x: lax.psum(x, "x"), false_fun=lambda x: x, operand=x)',
         'return lax.switch(rank, [lambda x: x, lambda x: lax.all_gather(x, "x")], x)',
+        'return lax.switch(index=rank, branches=(lambda x: lax.psum(x, "x"), lambda x: x), operands=(x,))',
+        'return lax.cond(rank == 0, lambda x: lax.psum(x, "x"), jnp.zeros_like, x)',
         'return lax.cond((rank % 2).astype(bool), lambda x: lax.pmean(x, ("x", "y")), lambda x: x, x)',
         'return lax.cond(jnp.logical_and(rank > 0, True), lambda x: lax.psum(x, "x"), lambda x: x, x)',
         'return lax.cond(lax.ppermute(rank, "x", right) == 0, lambda x: lax.psum(x, "x"), lambda x: x, x)',
@@ -93,10 +95,22 @@ def test_collective_in_a_branch(body):
         'return lax.cond(rank == 0, lambda x: x * lax.axis_size("x"), lambda x: x, x)',
         "return lax.cond(rank.shape == x.shape, lambda x: x, lambda x: x, x)",
         'return lax.cond(other(x), lambda x: lax.psum(x, "x"), lambda x: x, x)',
+        'return lax.cond(rank == 0, lambda x: lax.psum(2 * x, "x"), lambda x: lax.psum(x, "x"), x)',
+        'return lax.cond(rank == 0, lambda x: lax.psum(x, "x"), elsewhere, x)',
+        "return lax.cond(rank == 0, jnp.zeros_like, jnp.ones_like, x)",
+        "return lax.switch(rank, made_elsewhere, x)",
+        "def f(x):\n    if KIND:\n        x = lax.psum(x, 'x')\n    return x\nlax.cond(rank == 0, f, lambda x: x, x)",
     ],
 )
 def test_no_collective_in_a_branch(body):
     assert in_branch(body) == []
+
+
+def test_branches_with_other_collectives():
+    body = 'return lax.cond(rank == 0, lambda x: lax.psum(x, "x"), lambda x: lax.pmax(x, "x"), x)'
+    assert in_branch(body) == [("PXL011", 5), ("PXL011", 5)]
+    twice = 'return lax.cond(rank == 0, lambda x: lax.psum(lax.psum(x, "x"), "x"), lambda x: lax.psum(x, "x"), x)'
+    assert in_branch(twice) == [("PXL011", 5)] * 3
 
 
 def test_through_functions():

@@ -3,6 +3,7 @@
 import ast
 import pathlib
 import sys
+import time
 
 import pytest
 
@@ -141,3 +142,27 @@ def test_deep_programs_leave_the_limit_alone():
     with pytest.raises(CannotRead):
         lint_source((PRELUDE + "psend" + ".x" * 5000).encode(), "a.py", set(RULES))
     assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f = jax.jit(f)",
+        "f = f.g",
+        "f = f or lax.axis_index('x') + f",
+        "f = functools.partial(f, mesh=mesh)",
+        "mesh = mesh if mesh else f(mesh)",
+        "f, x = x, f",
+        "f = lambda g: g(f)",
+        "f = f(f)",
+        "perm = perm + perm",
+    ],
+)
+def test_names_that_are_bound_to_themselves_many_times(line):
+    """It ends, and soon; what is found is not asked."""
+    text = f"def f(x): return x\nperm = right\n{(line + chr(10)) * 40}"
+    text += "lax.cond(f, f, f, f)\njax.shard_map(f, mesh=mesh)(1)\nf(1)\n"
+    text += "y = peerax.precv(peerax.psend(f, 'x', perm), f, 'x', perm)\njnp.where(f, y, y)\n"
+    start = time.process_time()
+    lint(text)
+    assert time.process_time() - start < 2

@@ -51,6 +51,10 @@ class Contexts:
         self._edges: set[tuple[Node, Node]] = set()  # the second runs where the first does
         self._group: dict[Node, Node] = {}
         self._has_uses: set[Node] = set()
+        self._followed: set[tuple[Node, Binding]] = set()
+        # What was found out about an expression. While it is found out, it is what holds of a name bound to itself.
+        self._functions: dict[ast.expr, tuple[Function, ...]] = {}
+        self._are_shard_maps: dict[tuple[ast.expr, bool], bool] = {}
         for function, scope in module.functions:
             if isinstance(scope.node, ast.ClassDef) and not isinstance(function, ast.Lambda):
                 self._methods.setdefault(function.name, []).append(function)
@@ -71,10 +75,14 @@ class Contexts:
         """Return what is the same for all functions that call, contain or are handed to each other."""
         return None if function is None else self._find(function)
 
-    def functions_of(self, expression: ast.expr, scope: Scope, depth: int = 6) -> Iterator[Function]:
-        """Yield the functions of this module that an expression may be."""
-        if depth == 0:
-            return
+    def functions_of(self, expression: ast.expr, scope: Scope) -> tuple[Function, ...]:
+        """Return the functions of this module that an expression may be."""
+        if expression not in self._functions:
+            self._functions[expression] = ()
+            self._functions[expression] = tuple(dict.fromkeys(self._find_functions(expression, scope)))
+        return self._functions[expression]
+
+    def _find_functions(self, expression: ast.expr, scope: Scope) -> Iterator[Function]:
         if isinstance(expression, ast.Lambda):
             yield expression
         elif isinstance(expression, ast.Name):
@@ -82,12 +90,12 @@ class Contexts:
                 if binding.kind == "def":
                     yield binding.node  # type: ignore[misc]
                 elif binding.kind == "value" and binding.value is not None:
-                    yield from self.functions_of(binding.value, binding.scope, depth - 1)
+                    yield from self.functions_of(binding.value, binding.scope)
         elif isinstance(expression, ast.Attribute):
             if not names_of(self.module, expression, scope):
                 yield from self._methods.get(expression.attr, ())
         elif isinstance(expression, ast.Call) and self._passes_on(expression, scope) and expression.args:
-            yield from self.functions_of(expression.args[0], scope, depth - 1)
+            yield from self.functions_of(expression.args[0], scope)
 
     # How a function is used.
 
@@ -114,9 +122,11 @@ class Contexts:
             if not names_of(self.module, node, scope):
                 self._use(method, node, scope)
 
-    def _use_binding(self, user: Node, binding: Binding) -> None:
-        for node, scope in self.module.loads_of(binding):
-            self._use(user, node, scope)
+    def _use_binding(self, user: Node, binding: Binding, depth: int = 8) -> None:
+        if (user, binding) not in self._followed:
+            self._followed.add((user, binding))
+            for node, scope in self.module.loads_of(binding):
+                self._use(user, node, scope, depth)
 
     def _decorate(self, function: ast.FunctionDef, decorator: ast.expr, scope: Scope) -> bool:
         """Follow a function into its decorator; return whether its name means something else from then on."""
@@ -156,8 +166,7 @@ class Contexts:
             if not bindings:
                 self._add(user, Context.UNKNOWN)
             for binding in bindings:
-                for load, place in self.module.loads_of(binding):
-                    self._use(user, load, place, depth - 1)
+                self._use_binding(user, binding, depth - 1)
         elif isinstance(parent, ast.IfExp) and parent.test is not node:
             self._use(user, parent, scope, depth - 1)
         elif isinstance(parent, _FUNCTIONS) and node in getattr(parent, "decorator_list", ()):
@@ -198,7 +207,7 @@ class Contexts:
                 self._has_uses.add(user)
                 self._edges.add((target, user))
                 self._join(user, target)
-        elif targets := list(self.functions_of(callee, scope)):
+        elif targets := self.functions_of(callee, scope):
             position = None if in_list or keyword else parent.args.index(where)  # type: ignore[arg-type]
             for target in targets:
                 self._hand_over(user, target, position, keyword, method=isinstance(callee, ast.Attribute))
@@ -241,34 +250,36 @@ class Contexts:
 
     # What makes axes manual.
 
-    def is_shard_map(self, expression: ast.expr, scope: Scope, *, made: bool = False, depth: int = 6) -> bool:
+    def is_shard_map(self, expression: ast.expr, scope: Scope, *, made: bool = False) -> bool:
         """Whether an expression is shard_map, or shard_map with some arguments; with made, only the latter counts."""
-        if depth == 0:
-            return False
-        if isinstance(expression, ast.Call):
-            if self.is_shard_map(expression.func, scope, depth=depth - 1):
-                # shard_map(mesh=...) waits for the function; shard_map(f, mesh=...) has it.
-                return not expression.args and not any(k.arg in ("f", "fun") for k in expression.keywords)
-            if is_any(frozenset(map(last, names_of(self.module, expression.func, scope))), "partial"):
-                if self._gives_an_axis(expression, scope):
-                    return len(expression.args) == 1
-                return bool(expression.args) and self.is_shard_map(expression.args[0], scope, depth=depth - 1)
-            if self.is_shard_map(expression.func, scope, made=True, depth=depth - 1):
-                return False
-            return self._gives_an_axis(expression, scope) and not expression.args
-        names = names_of(self.module, expression, scope)
-        if not made and any(_is_shard_map_name(last(name)) for name in names):
+        key = (expression, made)
+        if key not in self._are_shard_maps:
+            self._are_shard_maps[key] = False
+            find = self._is_made_shard_map if isinstance(expression, ast.Call) else self._is_named_shard_map
+            self._are_shard_maps[key] = find(expression, scope, made)
+        return self._are_shard_maps[key]
+
+    def _is_made_shard_map(self, call: ast.Call, scope: Scope, made: bool) -> bool:
+        if self.is_shard_map(call.func, scope):
+            # shard_map(mesh=...) waits for the function; shard_map(f, mesh=...) has it.
+            return not call.args and not any(keyword.arg in ("f", "fun") for keyword in call.keywords)
+        if is_any(frozenset(map(last, names_of(self.module, call.func, scope))), "partial") and call.args:
+            if self._gives_an_axis(call, scope):
+                return len(call.args) == 1
+            return self.is_shard_map(call.args[0], scope)
+        return self._gives_an_axis(call, scope) and not call.args
+
+    def _is_named_shard_map(self, expression: ast.expr, scope: Scope, made: bool) -> bool:
+        if not made and any(_is_shard_map_name(last(name)) for name in names_of(self.module, expression, scope)):
             return True
         if isinstance(expression, ast.Attribute):
             return not made and _is_shard_map_name(expression.attr)
-        if isinstance(expression, ast.Name):
-            return any(
-                binding.kind == "value"
-                and binding.value is not None
-                and self.is_shard_map(binding.value, binding.scope, made=made, depth=depth - 1)
-                for binding in self.module.resolve(expression.id, scope)
-            )
-        return False
+        return isinstance(expression, ast.Name) and any(
+            binding.kind == "value"
+            and binding.value is not None
+            and self.is_shard_map(binding.value, binding.scope, made=made)
+            for binding in self.module.resolve(expression.id, scope)
+        )
 
     def _gives_an_axis(self, call: ast.Call, scope: Scope) -> bool:
         """Whether a call is a vmap or pmap with an axis name, or a partial of one."""

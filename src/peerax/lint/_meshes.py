@@ -68,7 +68,7 @@ class Meshes:
             names = None
         self.made.append(MadeMesh(call, scope, names, of_devices))
 
-    def _is_made_here(self, expression: ast.expr, scope: Scope, depth: int = 5) -> bool:
+    def _is_made_here(self, expression: ast.expr, scope: Scope, depth: int = 3) -> bool:
         if isinstance(expression, ast.Call):
             return any(mesh.call is expression for mesh in self.made) or is_any(
                 frozenset(map(last, names_of(self.module, expression.func, scope))), *_NEW

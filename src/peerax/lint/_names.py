@@ -20,22 +20,21 @@ COLLECTIVES = frozenset(
 )
 
 
-def names_of(module: Module, expression: ast.expr, scope: Scope, depth: int = 8) -> frozenset[str]:
+def names_of(module: Module, expression: ast.expr, scope: Scope) -> frozenset[str]:
     """Return the qualified names that an expression may have; empty if it is nothing that was imported.
 
     A name with several imports (in try and except, or in branches) has several. A built-in has its own name.
     """
     if expression not in module.names:
-        module.names[expression] = _names(module, expression, scope, depth)
+        module.names[expression] = frozenset()  # of a name that is bound to itself
+        module.names[expression] = _names(module, expression, scope)
     return module.names[expression]
 
 
-def _names(module: Module, expression: ast.expr, scope: Scope, depth: int) -> frozenset[str]:
+def _names(module: Module, expression: ast.expr, scope: Scope) -> frozenset[str]:
     if isinstance(expression, ast.Attribute):
-        return frozenset(
-            _canonical(f"{name}.{expression.attr}") for name in names_of(module, expression.value, scope, depth)
-        )
-    if not isinstance(expression, ast.Name) or depth == 0:
+        return frozenset(_canonical(f"{name}.{expression.attr}") for name in names_of(module, expression.value, scope))
+    if not isinstance(expression, ast.Name):
         return frozenset()
     bindings = module.resolve(expression.id, scope)
     if not bindings:
@@ -46,7 +45,7 @@ def _names(module: Module, expression: ast.expr, scope: Scope, depth: int) -> fr
         if binding.kind == "import":
             found.add(_canonical(binding.imported))
         elif binding.kind == "value" and isinstance(binding.value, (ast.Name, ast.Attribute)):
-            found |= names_of(module, binding.value, binding.scope, depth - 1)
+            found |= names_of(module, binding.value, binding.scope)
     return frozenset(found)
 
 

@@ -30,6 +30,7 @@ class Source:
 
     def __init__(self, tree: ast.Module) -> None:
         self.module = Module(tree)
+        self.ranks: dict[ast.expr, set[str]] = {}  # the axes on whose rank an expression depends
 
     @cached_property
     def operations(self) -> list[Operation]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from peerax.lint._finding import Found
 from peerax.lint._names import last, names_of
 from peerax.lint._operations import Operation, Source
-from peerax.lint._scopes import Scope, argument_of
+from peerax.lint._scopes import Scope
 from peerax.lint._values import Evaluation, Unknown, axis_key
 
-_SAMPLES = 16
+_SAMPLES = 81  # as many as two parameters need to have all their values together
+_FEW = 9  # samples for the number of devices alone
+_ENOUGH = 4  # samples that show the mistake
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -81,15 +83,15 @@ def ring_for_chain(source: Source) -> Iterator[Found]:
 def _faults(drawn: list[Drawn], shown: str) -> Iterator[tuple[str, str]]:
     """Yield the code and the message of what is wrong in every sample."""
     several = [d for d in drawn if len(d.pairs) > 1]
-    if several and all(d.twice for d in several):
-        first = several[0]
+    if _are_enough(several) and all(d.twice for d in several):
+        drawn, first = several, several[0]
         role, rank = first.twice  # type: ignore[misc]
-        yield "PXL004", f"{shown}{_example(first)} has rank {rank} as a {role} more than once"
+        yield "PXL004", f"{shown}{_example(drawn)} has rank {rank} as a {role} more than once"
         return
     filled = [d for d in drawn if d.pairs]
-    if not filled or not all(d.outside for d in filled):
+    if not _are_enough(filled) or not all(d.outside for d in filled):
         return
-    first = filled[0]
+    drawn, first = filled, filled[0]
     too_large = all(d.size is not None and max(d.outside) >= d.size for d in filled)
     if too_large and all(d.of_devices and d.size != d.devices for d in filled):
         axis = f"of {first.size}" if first.is_constant or len({d.size for d in filled}) == 1 else "of fewer"
@@ -97,29 +99,42 @@ def _faults(drawn: list[Drawn], shown: str) -> Iterator[tuple[str, str]]:
         return
     rank = first.outside[0]
     if rank < 0:
-        yield "PXL005", f"{shown}{_example(first)} names rank {rank}; a negative rank does not count from the end"
+        yield "PXL005", f"{shown}{_example(drawn)} names rank {rank}; a negative rank does not count from the end"
     else:
-        yield "PXL005", f"{shown}{_example(first)} names rank {rank}, and the axis has 0..{first.size - 1}"  # type: ignore[operator]
+        yield "PXL005", f"{shown}{_example(drawn)} names rank {rank}, and the axis has 0..{first.size - 1}"  # type: ignore[operator]
 
 
-def _example(drawn: Drawn) -> str:
-    if drawn.is_constant:
+def _are_enough(drawn: list[Drawn]) -> bool:
+    return len(drawn) >= (1 if drawn and drawn[0].is_constant else _ENOUGH)
+
+
+def _example(drawn: list[Drawn]) -> str:
+    """Return what is in a perm, if it is not written out."""
+    first = next(d for d in drawn if d.pairs)
+    if first.is_constant:
         return ""
-    pairs = ", ".join(map(str, drawn.pairs[:4])) + (", ..." if len(drawn.pairs) > 4 else "")
-    return f" (for example [{pairs}])"
+    pairs = ", ".join(map(str, first.pairs[:4])) + (", ..." if len(first.pairs) > 4 else "")
+    example = "" if all(d.pairs == first.pairs for d in drawn) else "for example "
+    return f" ({example}[{pairs}])"
 
 
 def _draw(source: Source, operation: Operation) -> Iterator[Drawn]:
     """Yield what the perm of an operation is in some samples; nothing if it cannot be told."""
     assert operation.perm is not None
     axis = None if operation.axis is None else axis_key(source.module, operation.axis, operation.scope)
+    needed = 1
     for number in range(_SAMPLES):
+        if number >= needed:
+            return
         sample = source.sample(number, operation.scope)
         try:
             value = Evaluation(source.module, sample).value(operation.perm, operation.scope)
+            is_perm = _is_perm(value)
         except Unknown:
-            continue
-        if not _is_perm(value):
+            is_perm = False
+        if sample.used_devices or sample.used_free:
+            needed = max(needed, _FEW, sample.combinations)
+        if not is_perm:
             continue
         of_devices, is_constant = sample.used_devices, not (sample.used_devices or sample.used_free)
         size = None
@@ -127,8 +142,6 @@ def _draw(source: Source, operation: Operation) -> Iterator[Drawn]:
             size = source.meshes.size(axis, operation.scope, sample)
             size = sample.chosen_size(axis) if size is None else size
         yield Drawn(value, size, of_devices, sample.devices, is_constant)
-        if is_constant:
-            return
 
 
 def _is_perm(value) -> bool:
@@ -139,18 +152,10 @@ def _is_perm(value) -> bool:
 
 def _written(source: Source, operation: Operation) -> tuple[ast.expr, str]:
     """Return where a perm is written, and how to speak of it."""
-    expression, scope = operation.perm, operation.scope
-    name = "the perm"
-    for _ in range(5):
-        if not isinstance(expression, ast.Name):
-            break
-        bindings = source.module.resolve(expression.id, scope)
-        if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "value":
-            break
-        name = f"the perm {expression.id}"
-        expression, scope = bindings[0].value, bindings[0].scope
-    assert expression is not None
-    return expression, name
+    assert operation.perm is not None
+    expression, _ = _value_of(source, operation.perm, operation.scope)
+    named = isinstance(operation.perm, ast.Name) and expression is not operation.perm
+    return expression, f"the perm {operation.perm.id}" if named else "the perm"  # type: ignore[attr-defined]
 
 
 def _is_replaced_at_an_end(source: Source, operation: Operation) -> ast.expr | None:
@@ -174,31 +179,25 @@ def _is_replaced_at_an_end(source: Source, operation: Operation) -> ast.expr | N
     return None
 
 
-def _asks_for_an_end(source: Source, test: ast.expr, scope: Scope, depth: int = 4) -> bool:
-    if isinstance(test, ast.Name) and depth:
-        return any(
-            binding.kind == "value"
-            and binding.value is not None
-            and _asks_for_an_end(source, binding.value, binding.scope, depth - 1)
-            for binding in source.module.resolve(test.id, scope)
-        )
+def _asks_for_an_end(source: Source, test: ast.expr, scope: Scope) -> bool:
+    """Whether an expression compares the rank with 0 or with size - 1."""
+    test, scope = _value_of(source, test, scope)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return False
-    rank, end = test.left, test.comparators[0]
+    end = test.comparators[0]
     at_end = isinstance(end, ast.Constant) and end.value == 0
     at_end = at_end or (isinstance(end, ast.BinOp) and isinstance(end.op, ast.Sub))
-    return at_end and is_axis_index(source, rank, scope)
+    rank, scope = _value_of(source, test.left, scope)
+    return at_end and isinstance(rank, ast.Call) and "jax.lax.axis_index" in names_of(source.module, rank.func, scope)
 
 
-def is_axis_index(source: Source, expression: ast.expr, scope: Scope, depth: int = 4) -> bool:
-    """Whether an expression is axis_index(), or a name of it."""
-    if isinstance(expression, ast.Name) and depth:
-        return any(
-            binding.kind == "value"
-            and binding.value is not None
-            and is_axis_index(source, binding.value, binding.scope, depth - 1)
-            for binding in source.module.resolve(expression.id, scope)
-        )
-    if not isinstance(expression, ast.Call) or argument_of(expression, 0, "axis_name") is None:
-        return False
-    return "jax.lax.axis_index" in names_of(source.module, expression.func, scope)
+def _value_of(source: Source, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+    """Follow a name to what it is bound to, if that is one thing; return an expression and where it is."""
+    for _ in range(5):
+        if not isinstance(expression, ast.Name):
+            break
+        bindings = source.module.resolve(expression.id, scope)
+        if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "value":
+            break
+        expression, scope = bindings[0].value, bindings[0].scope
+    return expression, scope

@@ -82,33 +82,56 @@ def collective_in_branch(source: Source) -> Iterator[Found]:
 
 def _in_cond(source: Source, call: ast.Call, scope: Scope, name: str) -> Iterator[Found]:
     chooser = argument_of(call, 0, "pred" if name == "cond" else "index")
-    if chooser is None:
+    axes = set() if chooser is None else _ranks_in(source, chooser, scope)
+    branches = _branches(call, name) if axes else []
+    if not branches or not all(_is_known(source, branch, scope) for branch in branches):
         return
-    axes = _ranks_in(source, chooser, scope, 10)
-    if not axes:
-        return
-    given = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
-    branches = [
-        item for value in given for item in (value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value])
+    held = [
+        [
+            (found, collective, frozenset(axes & over))
+            for function in source.contexts.functions_of(branch, scope)
+            for found, collective, over in _collectives_in(source, function, set())
+            if axes & over
+        ]
+        for branch in branches
     ]
-    seen: set[ast.AST] = set()
-    for branch in branches:
-        functions = list(source.contexts.functions_of(branch, scope))
-        for function in functions:
-            for found, collective, axis in _collectives_in(source, function, seen):
-                if axis is not None and axes & axis:
-                    on = ", ".join(sorted(axes & axis))
-                    yield Found(
-                        "PXL011",
-                        found,
-                        f"{collective} is in a branch that only some ranks of {on} take",
-                        ((call.lineno, f"this {name} is decided by the rank"),),
-                    )
+    if any(_is_decided_by_python(source, found) for branch in held for found, _, _ in branch):
+        return
+    if len({tuple((collective, over) for _, collective, over in branch) for branch in held}) == 1:
+        return  # all ranks meet in the same collectives, whichever branch they take
+    for branch in held:
+        for found, collective, over in branch:
+            message = f"{collective} is in a branch that only some ranks of {', '.join(sorted(over))} take"
+            yield Found("PXL011", found, message, ((call.lineno, f"this {name} is decided by the rank"),))
 
 
-def _collectives_in(
-    source: Source, function: Function, seen: set[ast.AST]
-) -> Iterator[tuple[ast.Call, str, set[str] | None]]:
+def _branches(call: ast.Call, name: str) -> list[ast.expr]:
+    if name == "cond":
+        given = [argument_of(call, 1, "true_fun"), argument_of(call, 2, "false_fun")]
+        return [branch for branch in given if branch is not None] if None not in given else []
+    branches = argument_of(call, 1, "branches")
+    return list(branches.elts) if isinstance(branches, (ast.List, ast.Tuple)) else []
+
+
+def _is_decided_by_python(source: Source, call: ast.Call) -> bool:
+    """Whether a call is in an if of its function, so that its branch may be traced without it."""
+    for outer in source.module.ancestors(call):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        if isinstance(outer, (ast.If, ast.IfExp, ast.Match)):
+            return True
+    return False
+
+
+def _is_known(source: Source, branch: ast.expr, scope: Scope) -> bool:
+    """Whether the function that a branch is can be looked into, or is one of JAX's, which has no collective."""
+    if source.contexts.functions_of(branch, scope):
+        return True
+    names = names_of(source.module, branch, scope)
+    return bool(names) and all(name.startswith("jax.") and collective_of(frozenset({name})) is None for name in names)
+
+
+def _collectives_in(source: Source, function: Function, seen: set[ast.AST]) -> Iterator[tuple[ast.Call, str, set[str]]]:
     """Yield the collectives in a function and in those that it calls, with the axes that each is over."""
     if function in seen:
         return
@@ -133,10 +156,15 @@ def _axes(source: Source, axis: ast.expr, scope: Scope) -> set[str]:
     return {axis_key(source.module, axis, scope)}
 
 
-def _ranks_in(source: Source, expression: ast.expr, scope: Scope, depth: int) -> set[str]:
+def _ranks_in(source: Source, expression: ast.expr, scope: Scope) -> set[str]:
     """Return the axes on whose rank the value of an expression depends."""
-    if depth == 0:
-        return set()
+    if expression not in source.ranks:
+        source.ranks[expression] = set()  # of a name that is bound to itself
+        source.ranks[expression] = _find_ranks(source, expression, scope)
+    return source.ranks[expression]
+
+
+def _find_ranks(source: Source, expression: ast.expr, scope: Scope) -> set[str]:
     if isinstance(expression, ast.Call):
         names = names_of(source.module, expression.func, scope)
         if is_any(names, "jax.lax.axis_index"):
@@ -149,28 +177,27 @@ def _ranks_in(source: Source, expression: ast.expr, scope: Scope, depth: int) ->
         collective = collective_of(names)
         if collective in _SAME_EVERYWHERE:
             axis = argument_of(expression, 1, "axis_name")
-            ranks = set().union(*(_ranks_in(source, argument, scope, depth - 1) for argument in expression.args[:1]))
+            ranks = set().union(*(_ranks_in(source, argument, scope) for argument in expression.args[:1]))
             return ranks - (set() if axis is None else _axes(source, axis, scope))
-        returned = [returned_expression(f) for f in source.contexts.functions_of(expression.func, scope)]
         inner = [
-            _ranks_in(source, result, source.module.inner[function], depth - 1)
-            for function, result in zip(source.contexts.functions_of(expression.func, scope), returned, strict=True)
-            if result is not None
+            _ranks_in(source, result, source.module.inner[function])
+            for function in source.contexts.functions_of(expression.func, scope)
+            if (result := returned_expression(function)) is not None
         ]
         arguments = [*expression.args, *(keyword.value for keyword in expression.keywords)]
         if isinstance(expression.func, ast.Attribute):
             arguments.append(expression.func.value)
-        return set().union(*inner, *(_ranks_in(source, argument, scope, depth - 1) for argument in arguments))
+        return set().union(*inner, *(_ranks_in(source, argument, scope) for argument in arguments))
     if isinstance(expression, ast.Name):
         found: set[str] = set()
         for binding in source.module.resolve(expression.id, scope):
             if binding.value is not None and binding.kind == "value":
-                found |= _ranks_in(source, binding.value, binding.scope, depth - 1)
+                found |= _ranks_in(source, binding.value, binding.scope)
         return found
     if isinstance(expression, ast.Lambda):
         return set()
     children = [child for child in ast.iter_child_nodes(expression) if isinstance(child, ast.expr)]
-    return set().union(*(_ranks_in(source, child, scope, depth - 1) for child in children))
+    return set().union(*(_ranks_in(source, child, scope) for child in children))
 
 
 def _in_if(source: Source, call: ast.Call, scope: Scope, name: str) -> Iterator[Found]:
@@ -179,11 +206,7 @@ def _in_if(source: Source, call: ast.Call, scope: Scope, name: str) -> Iterator[
     for outer in source.module.ancestors(call):
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return
-        if (
-            isinstance(outer, ast.If)
-            and inner is not outer.test
-            and _PROCESS in _ranks_in(source, outer.test, scope, 10)
-        ):
+        if isinstance(outer, ast.If) and inner is not outer.test and _PROCESS in _ranks_in(source, outer.test, scope):
             other = outer.orelse if inner in outer.body else outer.body
             if not any(f"{name}(" in ast.unparse(statement) for statement in other):
                 message = f"{name} waits for all processes, and is in a branch that only some of them take"

@@ -36,6 +36,8 @@ class Sample:
     """Hold one choice of what is not known; asked twice, it gives the same answer."""
 
     def __init__(self, number: int, devices: int | None, size_of: Callable[[str, "Sample"], int | None]) -> None:
+        self._number = number
+        self.combinations = 1  # of values that the choices of this sample could have
         self._random = random.Random(number)
         self._free: dict[Any, int] = {}
         self._size_of = size_of
@@ -70,7 +72,10 @@ class Sample:
     def _choose(self, what: Any, choices: tuple[int, ...]) -> int:
         self.used_free = True
         if what not in self._free:
-            self._free[what] = self._random.choice(choices)
+            # The first two take all pairs of values, as the numbers of the samples count up.
+            rest = self._number // self.combinations
+            self._free[what] = choices[rest % len(choices)] if len(self._free) < 2 else self._random.choice(choices)
+            self.combinations *= len(choices)
         return self._free[what]
 
 
