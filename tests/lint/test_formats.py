@@ -80,7 +80,7 @@ def _unescape(text):
 
 def test_github(result):
     lines = to_github(result).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 5 and all("file=my code%2C 100%25/" in line for line in lines)
     pattern = re.compile(r"^::(error|warning|notice) ((?:[A-Za-z]+=[^,:]*,?)+)::(.+)$")
     commands = [pattern.fullmatch(line) for line in lines]
     assert [command[1] for command in commands] == ["error", "error", "warning", "warning", "error"]

@@ -29,6 +29,8 @@ OUTSIDE = [("PXL001", 3), ("PXL001", 4)]
         "def other(x):\n    return step(x)\n\nprint(jax.grad(other)(1.0))",
         "def apply(f, x):\n    return f(x)\n\napply(step, jnp.ones(4))",
         "with jax.set_mesh(mesh):\n    step(jnp.ones(4))",
+        "class Run:\n    def apply(self, f, x):\n        return f(x)\nRun().apply(step, 1)",
+        "def nobody_calls_this():\n    jax.set_mesh(jax.make_mesh((4,), 'x'))\n    step(jnp.ones(4))",
     ],
 )
 def test_outside(use):
@@ -57,6 +59,7 @@ def test_outside(use):
         'jax.pmap(step, "x")(jnp.ones(4))',
         "def f(x):\n    def g(x):\n        return step(x)\n    return g(x)\njax.shard_map(f, mesh=mesh)",
         "lax.cond(True, step, step, 1)\njax.shard_map(step, mesh=mesh)",
+        "class Run:\n    def apply(self, f, x):\n        return on_ranks(f)(x)\nRun().apply(step, 1)",
     ],
 )
 def test_inside(use):
@@ -69,6 +72,7 @@ def test_inside(use):
         "",
         "import elsewhere\nelsewhere.run(step)",
         "STEPS = {'step': step}",
+        "STEPS = [step]\nstep(1)",
         "def make():\n    return step",
         "def helper(x):\n    return step(x)",
         "class Model:\n    def __call__(self, x):\n        return step(x)",
@@ -119,6 +123,15 @@ def test_decorator_of_this_file():
         ("import jax\nlax = jax.lax\nsend = lax.psend", "send"),
         ("from jax._src.lax.parallel import psend", "psend"),
         ("import peerax as px", "px.psend"),
+        (
+            "from jax.lax import psend\nclass A:\n    psend = None\n    def test(self):\n        psend(1, 'x', [])\n",
+            "A",
+        ),
+        (
+            "from jax import lax\ndef a():\n    send = 1\n    def test():\n"
+            "        global send\n        send = lax.psend\n        send(1, 'x', [])\n",
+            "a",
+        ),
         ("from peerax import psend", "psend"),
         ("try:\n    from peerax import psend\nexcept ImportError:\n    from jax.lax import psend", "psend"),
         ("if True:\n    import peerax\nelse:\n    peerax = None", "peerax.psend"),

@@ -112,6 +112,13 @@ def test_noqa_in_a_statement_of_several_lines(line):
     assert found("\n".join(lines), "PXL001") == ([("PXL001", 1)] if line == 1 else [])
 
 
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_noqa_in_the_statement_around(line):
+    lines = ["x, token = (1,", '    peerax.psend(1, "x", right)', ")"]
+    lines[line] += "  # noqa: PXL001"
+    assert found("\n".join(lines), "PXL001") == []
+
+
 def test_noqa_in_another_statement():
     text = 'if True:  # noqa\n    peerax.psend(1, "x", right)\nx = 1  # noqa\n'
     assert found(text, "PXL001") == [("PXL001", 2)]

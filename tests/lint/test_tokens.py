@@ -42,6 +42,7 @@ def test_the_other_perm_is_named():
         'peerax.psend(x, "x", right)\nreturn peerax.precv(peerax.create_token(), x, "x", other)',
         'peerax.psend(x, "x", right)\nreturn receive_from(x)',
         'peerax.psend(x, "x", right)\nreturn x.recv()',
+        'peerax.psend((), "x", [])',
     ],
 )
 def test_a_send_that_may_be_received(body):

@@ -34,7 +34,7 @@ def send_never_received(source: Source) -> Iterator[Found]:
         function = send.scope.function
         if send.name != "psend" or function is None or Context.UNKNOWN in source.contexts.of(function):
             continue
-        if send.perm is None or not _is_dropped(source, send):
+        if send.perm is None or _sends_nothing(source, send) or not _is_dropped(source, send):
             continue
         group = source.contexts.group(function)
         receives = [
@@ -60,11 +60,11 @@ def token_before_it_exists(source: Source) -> Iterator[Found]:
         if not bindings or any(binding.scope is not operation.scope for binding in bindings):
             continue
         here = (operation.call.lineno, operation.call.col_offset)
-        if any(binding.kind == "parameter" or _end(source, binding) <= here for binding in bindings):
+        if any(_end(binding) <= here for binding in bindings):
             continue
         if any(_is_earlier_in_a_loop(source, operation.call, binding.node) for binding in bindings):
             continue
-        first = min(_end(source, binding)[0] for binding in bindings)
+        first = min(_end(binding)[0] for binding in bindings)
         yield Found(
             "PXL003",
             token,
@@ -79,6 +79,14 @@ def _messages(source: Source) -> Iterator[Operation]:
 
 def _called(function: ast.AST) -> str:
     return "a lambda" if isinstance(function, ast.Lambda) else f"{function.name}()"  # type: ignore[attr-defined]
+
+
+def _sends_nothing(source: Source, send: Operation) -> bool:
+    """Whether the perm of a psend is empty."""
+    try:
+        return constant(source.module, send.perm, send.scope) == ()
+    except Unknown:
+        return False
 
 
 def _is_dropped(source: Source, send: Operation) -> bool:
@@ -123,7 +131,7 @@ def _may_receive_elsewhere(source: Source, group: ast.AST | None) -> bool:
     return False
 
 
-def _end(source: Source, binding: Binding) -> tuple[int, int]:
+def _end(binding: Binding) -> tuple[int, int]:
     """Return the position from which on a binding is there."""
     node: ast.AST = binding.node
     if isinstance(node, ast.Name):  # the target of a loop or a with
