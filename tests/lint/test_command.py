@@ -3,11 +3,12 @@
 import builtins
 import json
 import os
+import time
 
 import pytest
 
 from peerax.cli import main
-from peerax.lint import RULES
+from peerax.lint import RULES, Settings, lint_paths
 from tests.lint.linted import PRELUDE
 
 CLEAN = PRELUDE + "on_ranks(lambda x: peerax.precv(peerax.psend(x, 'x', right), x, 'x', right))\n"
@@ -74,6 +75,17 @@ def test_usage(words, capsys):
 def test_readable_files_are_linted_all_the_same(lint):
     exit_code, out, _ = lint(".", a=SEND, b="def f(:", empty="")
     assert exit_code == 2 and "3 findings in 1 of 3 files" in out
+
+
+def test_what_is_no_file(lint, tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    os.symlink("nowhere", tmp_path / "link.py")
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text(SEND)
+    exit_code, out, err = lint(".")
+    assert (exit_code, err) == (1, "") and out.startswith("./\ufffd.py:2:1: PXL001 ")
+    for form in ("json", "sarif", "github"):
+        assert lint(".", "--format", form)[0] == 1
+    assert lint("pipe.py")[2] == "peerax lint: pipe.py: it is neither a file nor a directory\n"
 
 
 def test_selection(lint):
@@ -161,15 +173,27 @@ assert not heavy, heavy
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_thousand_files(lint, tmp_path):
+def test_several_processes(lint, tmp_path):
+    for i in range(30):
+        (tmp_path / f"m{i}.py").write_text(SEND if i % 2 else CLEAN)
+    (tmp_path / "m3.py").write_text("def f(:")
+    one, two = (lint_paths(["."], Settings(tmp_path), processes=processes) for processes in (1, 2))
+    assert one == two and len(one.findings) == 3 * 14 and len(one.unreadable) == 1
+
+
+def test_a_thousand_files(tmp_path):
     """One file in five communicates, the others are parsed only. Five seconds of one core are enough for all."""
     filler = "\n".join(f"def function_{i}(x, y=None):\n    return [x + {i}, y, 'text']\n" for i in range(80))
     for i in range(1000):
         (tmp_path / f"m{i}.py").write_text(f"{CLEAN if i % 5 == 0 else ''}\n{filler}")
     (tmp_path / "m0.py").write_text(SEND)
-    before = os.times()
-    exit_code, out, _ = lint(".")
-    # Not the time on the clock, which depends on what else the machine does. Other processes that did a part count.
-    took_s = sum(os.times()[:4]) - sum(before[:4])
-    assert exit_code == 1 and out.endswith("3 findings in 1 of 1,000 files; --fix fixes 1\n")
-    assert took_s < 5
+    start = time.process_time()  # not the time on the clock, which depends on what else the machine does
+    result = lint_paths([str(tmp_path)], Settings(tmp_path))
+    assert time.process_time() - start < 5
+    assert (result.files, len(result.findings)) == (1000, 3)
+
+
+def test_many_files_go_to_several_processes(lint, tmp_path):
+    for i in range(250):
+        (tmp_path / f"m{i}.py").write_text(SEND)
+    assert lint(".")[1].splitlines()[-1] == "750 findings in 250 of 250 files; --fix fixes 250"

@@ -61,7 +61,7 @@ def run(namespace: argparse.Namespace) -> int:
     except (FixerMissing, Refused, SettingsError) as error:
         print(f"peerax lint: {error}", file=sys.stderr)
         return 2
-    result = lint_paths(namespace.paths, settings)
+    result = lint_paths(namespace.paths, settings, processes=None)
     for one in result.unreadable:
         place = f"{one.path}:{one.line}" if os.path.isfile(one.path) else one.path
         print(f"peerax lint: {place}: {one.message}", file=sys.stderr)

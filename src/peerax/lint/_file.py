@@ -125,14 +125,20 @@ def lint_source(data: bytes, path: str, codes: Collection[str]) -> list[Finding]
 
 def lint_file(path: str, codes: Collection[str]) -> list[Finding] | Unreadable:
     """Return the findings in a file, or why it could not be read."""
+    shown = printable(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
-        return lint_source(data, path, codes)
+        return lint_source(data, shown, codes)
     except OSError as error:
-        return Unreadable(path, 1, f"cannot read it: {error.strerror}")
+        return Unreadable(shown, 1, f"cannot read it: {error.strerror}")
     except CannotRead as error:
-        return Unreadable(path, error.line, error.reason)
+        return Unreadable(shown, error.line, error.reason)
+
+
+def printable(path: str) -> str:
+    """Return a path that can be printed: bytes in it that are no text become replacement characters."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def position(node: ast.AST, text: str) -> tuple[int, int, int, int]:
