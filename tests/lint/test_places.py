@@ -176,6 +176,30 @@ def test_methods():
     assert found(text.format(how="on_ranks"), "PXL001") == []
 
 
+def test_methods_of_two_classes():
+    text = """
+    class Right:
+        def step(self, x):
+            peerax.psend(x, "x", right)
+
+        def run(self, x):
+            return on_ranks(self.step)(x)
+
+    class Wrong:
+        def step(self, x):
+            peerax.psend(x, "x", right)
+
+        def run(self, x):
+            return jax.jit(self.step)(x)
+
+    Right().run(1)
+    Wrong().run(1)
+    """
+    assert found(text, "PXL001") == [("PXL001", 11)]
+    inherited = text.replace("class Wrong:\n        def step", "class Wrong(Right):\n        def other")
+    assert found(inherited, "PXL001") == []  # step runs inside as well
+
+
 def test_at_the_level_of_the_module():
     text = 'token = peerax.psend(1, "x", right)\nclass A:\n    y = peerax.precv(token, 1, "x", right)\n'
     assert found(text, "PXL001") == [("PXL001", 1), ("PXL001", 3)]

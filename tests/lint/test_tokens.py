@@ -1,4 +1,4 @@
-"""PXL002 and PXL003: sends that nothing receives, and tokens that are used before they exist."""
+"""PXL002, PXL012 and PXL003: messages that have one end, and tokens that are used before they exist."""
 
 import pytest
 
@@ -88,6 +88,41 @@ def test_functions_that_other_files_may_call_together():
         return peerax.precv(peerax.create_token(), x, "x", right)
     """
     assert found(text, "PXL002") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return peerax.precv(peerax.create_token(), x, "x", right)',
+        'return lax.precv(lax.create_token(), x, axis_name="x", perm=right)',
+        'token = peerax.create_token()\nreturn peerax.precv(token=token, out_shape=x, axis_name="x", perm=right)',
+        'peerax.psend(x, "x", [(1, 0)])\nreturn peerax.precv(peerax.create_token(), x, "x", right)',
+    ],
+)
+def test_a_receive_that_nothing_sends_to(body):
+    (finding,) = lint(inside(body), "PXL012")
+    assert finding.line == len((PRELUDE + inside(body)).splitlines())
+    assert [what for _, what in finding.related] == ["this psend has another perm"] * body.count("psend")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return peerax.precv(peerax.psend(x, "x", [(1, 0)]), x, "x", right)',  # the verifier knows
+        'peerax.psend(x, "x", right)\nreturn peerax.precv(peerax.create_token(), x, "x", right)',
+        'peerax.psend(x, "x", other)\nreturn peerax.precv(peerax.create_token(), x, "x", right)',
+        'send_to(x)\nreturn peerax.precv(peerax.create_token(), x, "x", right)',
+        'return peerax.precv(peerax.create_token(), x, "x", [])',
+        'return peerax.precv(made(), x, "x", right)',
+        "def g(token):\n    return peerax.precv(token, x, 'x', right)\nreturn g(peerax.create_token())",
+    ],
+)
+def test_a_receive_that_something_may_send_to(body):
+    assert found("other = make_perm()\n" + inside(body), "PXL012") == []
+
+
+def test_a_receive_that_others_may_send_to():
+    assert found('def receive(x):\n    return peerax.precv(peerax.create_token(), x, "x", right)\n', "PXL012") == []
 
 
 @pytest.mark.parametrize(

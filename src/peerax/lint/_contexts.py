@@ -92,10 +92,20 @@ class Contexts:
                 elif binding.kind == "value" and binding.value is not None:
                     yield from self.functions_of(binding.value, binding.scope)
         elif isinstance(expression, ast.Attribute):
-            if not names_of(self.module, expression, scope):
-                yield from self._methods.get(expression.attr, ())
+            yield from self._methods_of(expression, scope)
         elif isinstance(expression, ast.Call) and self._passes_on(expression, scope) and expression.args:
             yield from self.functions_of(expression.args[0], scope)
+
+    def _methods_of(self, attribute: ast.Attribute, scope: Scope) -> list[Function]:
+        """Return the methods that an attribute may be: those of its class, where that is known, or else of any."""
+        methods = self._methods.get(attribute.attr, [])
+        if not methods or names_of(self.module, attribute, scope):
+            return []
+        if isinstance(attribute.value, ast.Name) and attribute.value.id in ("self", "cls"):
+            around = next((outer.node for outer in scope.outwards() if isinstance(outer.node, ast.ClassDef)), None)
+            own = [method for method in methods if self.module.parents[method] is around]
+            return own or methods
+        return methods
 
     # How a function is used.
 
@@ -119,7 +129,7 @@ class Contexts:
         if method.name.startswith("__"):
             self._add(method, Context.UNKNOWN)
         for node, scope in self.module.loads_of_attribute.get(method.name, ()):
-            if not names_of(self.module, node, scope):
+            if method in self._methods_of(node, scope):
                 self._use(method, node, scope)
 
     def _use_binding(self, user: Node, binding: Binding, depth: int = 8) -> None:

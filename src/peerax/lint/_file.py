@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from peerax.lint._finding import Finding, Found, Unreadable
 from peerax.lint._lax import deprecated, no_backend_guard
-from peerax.lint._messages import outside_shard_map, send_never_received, token_before_it_exists
+from peerax.lint._messages import outside_shard_map, receive_never_sent, send_never_received, token_before_it_exists
 from peerax.lint._noqa import suppressed
 from peerax.lint._operations import Source
 from peerax.lint._perms import perms, ring_for_chain
@@ -26,6 +26,7 @@ _CHECKS: dict[Callable[[Source], Iterator[Found]], frozenset[str]] = {
     deprecated: frozenset({"PXL009"}),
     iota_as_rank: frozenset({"PXL010"}),
     collective_in_branch: frozenset({"PXL011"}),
+    receive_never_sent: frozenset({"PXL012"}),
 }
 
 _MESSAGES = re.compile(rb"psend|precv|ppermute|permute_shards")

@@ -1,11 +1,11 @@
-"""PXL001, PXL002 and PXL003: where psend and precv are called, and what becomes of the token."""
+"""PXL001, PXL002, PXL003 and PXL012: where psend and precv are called, and what becomes of the token."""
 
 import ast
 from collections.abc import Iterator
 
 from peerax.lint._contexts import Context
 from peerax.lint._finding import Found
-from peerax.lint._names import last, names_of
+from peerax.lint._names import MESSAGES, is_any, last, names_of
 from peerax.lint._operations import Operation, Source
 from peerax.lint._scopes import Binding
 from peerax.lint._values import Unknown, constant
@@ -31,23 +31,54 @@ def outside_shard_map(source: Source) -> Iterator[Found]:
 def send_never_received(source: Source) -> Iterator[Found]:
     """Find PXL002."""
     for send in _messages(source):
-        function = send.scope.function
-        if send.name != "psend" or function is None or Context.UNKNOWN in source.contexts.of(function):
-            continue
-        if send.perm is None or _sends_nothing(source, send) or not _is_dropped(source, send):
-            continue
-        group = source.contexts.group(function)
-        receives = [
-            operation
-            for operation in _messages(source)
-            if operation.name == "precv" and source.contexts.group(operation.scope.function) is group
-        ]
-        if any(_may_be_same_perm(source, send, receive) for receive in receives):
-            continue
-        if _may_receive_elsewhere(source, group):
-            continue
-        related = tuple((receive.call.lineno, "this precv has another perm") for receive in receives)
-        yield Found("PXL002", send.call, "the token of this psend is not used, and no precv here has its perm", related)
+        if send.name == "psend" and _may_be_judged(source, send) and _is_dropped(source, send):
+            others = _other_ends(source, send, "precv", ("recv", "receive"))
+            if others is not None:
+                related = tuple((receive.call.lineno, "this precv has another perm") for receive in others)
+                message = "the token of this psend is not used, and no precv here has its perm"
+                yield Found("PXL002", send.call, message, related)
+
+
+def receive_never_sent(source: Source) -> Iterator[Found]:
+    """Find PXL012."""
+    for receive in _messages(source):
+        if receive.name == "precv" and _may_be_judged(source, receive) and _begins_anew(source, receive):
+            others = _other_ends(source, receive, "psend", ("send",))
+            if others is not None:
+                related = tuple((send.call.lineno, "this psend has another perm") for send in others)
+                message = "the token of this precv is of no psend, and no psend here has its perm"
+                yield Found("PXL012", receive.call, message, related)
+
+
+def _may_be_judged(source: Source, operation: Operation) -> bool:
+    """Whether an operation moves something, and is in a function that no other file calls."""
+    function = operation.scope.function
+    if function is None or operation.perm is None or Context.UNKNOWN in source.contexts.of(function):
+        return False
+    try:
+        return constant(source.module, operation.perm, operation.scope) != ()
+    except Unknown:
+        return True
+
+
+def _other_ends(source: Source, operation: Operation, name: str, words: tuple[str, ...]) -> list[Operation] | None:
+    """Return the operations of that name that belong to one, if none of them can be its other end; else None.
+
+    Something of other files that has one of the words in its name may be the other end as well.
+    """
+    group = source.contexts.group(operation.scope.function)
+    ends = [end for end in _messages(source) if end.name == name and source.contexts.group(end.scope.function) is group]
+    if any(_may_be_same_perm(source, operation, end) for end in ends) or _may_be_elsewhere(source, group, words):
+        return None
+    return ends
+
+
+def _begins_anew(source: Source, receive: Operation) -> bool:
+    """Whether the token of a precv is a new one."""
+    token, scope = source.module.value_of(receive.token, receive.scope) if receive.token else (None, receive.scope)
+    if not isinstance(token, ast.Call):
+        return False
+    return is_any(names_of(source.module, token.func, scope), "jax.lax.create_token", "peerax.create_token")
 
 
 def token_before_it_exists(source: Source) -> Iterator[Found]:
@@ -81,14 +112,6 @@ def _called(function: ast.AST) -> str:
     return "a lambda" if isinstance(function, ast.Lambda) else f"{function.name}()"  # type: ignore[attr-defined]
 
 
-def _sends_nothing(source: Source, send: Operation) -> bool:
-    """Whether the perm of a psend is empty."""
-    try:
-        return constant(source.module, send.perm, send.scope) == ()
-    except Unknown:
-        return False
-
-
 def _is_dropped(source: Source, send: Operation) -> bool:
     """Whether nothing reads the token of a psend."""
     parent = source.module.parents[send.call]
@@ -118,16 +141,15 @@ def _may_be_same_perm(source: Source, one: Operation, other: Operation) -> bool:
         return True
 
 
-def _may_receive_elsewhere(source: Source, group: ast.AST | None) -> bool:
-    """Whether functions of other files are called that may hold the receive."""
+def _may_be_elsewhere(source: Source, group: ast.AST | None, words: tuple[str, ...]) -> bool:
+    """Whether functions of a group call something that is not known and has one of the words in its name."""
+    known = {f"{module}.{op}" for module in ("jax.lax", "peerax") for op in MESSAGES}
     for call, scope in source.module.calls:
-        if source.contexts.group(scope.function) is not group:
+        if source.contexts.group(scope.function) is not group or source.contexts.functions_of(call.func, scope):
             continue
         names = names_of(source.module, call.func, scope) or {getattr(call.func, "attr", "")}
-        for name in names:
-            if "recv" in last(name).lower() or "receive" in last(name).lower():
-                if name not in ("jax.lax.precv", "peerax.precv"):
-                    return True
+        if any(word in last(name).lower() for name in names - known for word in words):
+            return True
     return False
 
 

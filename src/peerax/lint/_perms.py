@@ -153,7 +153,7 @@ def _is_perm(value) -> bool:
 def _written(source: Source, operation: Operation) -> tuple[ast.expr, str]:
     """Return where a perm is written, and how to speak of it."""
     assert operation.perm is not None
-    expression, _ = _value_of(source, operation.perm, operation.scope)
+    expression, _ = source.module.value_of(operation.perm, operation.scope)
     named = isinstance(operation.perm, ast.Name) and expression is not operation.perm
     return expression, f"the perm {operation.perm.id}" if named else "the perm"  # type: ignore[attr-defined]
 
@@ -181,23 +181,11 @@ def _is_replaced_at_an_end(source: Source, operation: Operation) -> ast.expr | N
 
 def _asks_for_an_end(source: Source, test: ast.expr, scope: Scope) -> bool:
     """Whether an expression compares the rank with 0 or with size - 1."""
-    test, scope = _value_of(source, test, scope)
+    test, scope = source.module.value_of(test, scope)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return False
     end = test.comparators[0]
     at_end = isinstance(end, ast.Constant) and end.value == 0
     at_end = at_end or (isinstance(end, ast.BinOp) and isinstance(end.op, ast.Sub))
-    rank, scope = _value_of(source, test.left, scope)
+    rank, scope = source.module.value_of(test.left, scope)
     return at_end and isinstance(rank, ast.Call) and "jax.lax.axis_index" in names_of(source.module, rank.func, scope)
-
-
-def _value_of(source: Source, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
-    """Follow a name to what it is bound to, if that is one thing; return an expression and where it is."""
-    for _ in range(5):
-        if not isinstance(expression, ast.Name):
-            break
-        bindings = source.module.resolve(expression.id, scope)
-        if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "value":
-            break
-        expression, scope = bindings[0].value, bindings[0].scope
-    return expression, scope

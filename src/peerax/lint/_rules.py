@@ -88,6 +88,12 @@ _ALL = (
         "collective in a branch that not all ranks take",
         "move the collective out of the branch, so that every rank calls it; select its operand with jnp.where",
     ),
+    Rule(
+        "PXL012",
+        "receive-never-sent",
+        "precv that nothing sends to",
+        "give it the token of the psend with its perm, or add a psend with that perm",
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.code: rule for rule in _ALL}

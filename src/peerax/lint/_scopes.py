@@ -79,6 +79,17 @@ class Module:
                 return outer.bindings[name]
         return []
 
+    def value_of(self, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+        """Follow a name to what it is bound to, if that is one thing; return an expression and where it is."""
+        for _ in range(5):
+            if not isinstance(expression, ast.Name):
+                break
+            bindings = self.resolve(expression.id, scope)
+            if len(bindings) != 1 or bindings[0].value is None or bindings[0].kind != "value":
+                break
+            expression, scope = bindings[0].value, bindings[0].scope
+        return expression, scope
+
     def stars_around(self, scope: Scope) -> Iterator[str]:
         """Yield the modules whose names a star import puts in reach."""
         for outer in scope.outwards():
