@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import random
+import re
 import sys
 import time
 
@@ -9,7 +11,9 @@ import pytest
 
 from peerax.lint import RULES, CannotRead, Unreadable, lint_file, lint_source
 from peerax.lint._file import may_have_findings
+from tests.documents import documents, programs
 from tests.lint.linted import PRELUDE, found, lint
+from tests.lint.written_for_gpus import PROGRAMS
 
 SEND = 'from jax import lax\nlax.psend(1, "x", [(0, 0)])'
 
@@ -142,6 +146,24 @@ def test_a_file_without_its_words_has_no_finding():
         seen += bool(findings)
         assert not findings or may_have_findings(text.encode()), text
     assert seen > 30
+
+
+def test_programs_with_other_words():
+    """Whatever a program is, linting it ends without an exception of its own."""
+    draw = random.Random(0)
+    texts = [*PROGRAMS.values(), *(program.fence.code for path in documents() for program in programs(path))]
+    words = sorted({word for text in texts for word in re.findall(r"\w+", text)})
+    parsed = 0
+    for _ in range(1500):
+        parts = re.split(r"(\W+)", draw.choice(texts))  # every other one is a word
+        for _ in range(draw.randint(1, 4)):
+            parts[2 * draw.randrange(len(parts) // 2)] = draw.choice([draw.choice(words), draw.choice(parts[::2])])
+        try:
+            lint_source("".join(parts).encode(), "a.py", set(RULES))
+            parsed += 1
+        except CannotRead:
+            continue
+    assert parsed > 500
 
 
 def test_deep_programs_leave_the_limit_alone():

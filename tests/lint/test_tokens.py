@@ -91,6 +91,27 @@ def test_functions_that_other_files_may_call_together():
 
 
 @pytest.mark.parametrize(
+    ("receives", "missing"),
+    [
+        ("[(0, 1)], [(1, 2), (2, 3)]", ""),
+        ("[(0, 1), (1, 2), (2, 3), (3, 0)]", ""),
+        ("[(0, 1)], [(2, 3)]", "its pair (1, 2)"),
+        ("[(0, 1)]", "its pair (1, 2)"),
+        ("[(1, 0)], [(3, 2)]", "its perm"),
+        ("[(0, 1)], other", ""),
+    ],
+)
+def test_a_send_may_be_received_in_parts(receives, missing):
+    perms = receives.split("], ")
+    perms = [perm if perm.endswith(("]", "r")) else f"{perm}]" for perm in perms]
+    body = 'peerax.psend(x, "x", right)\n' + "\n".join(
+        f'y = peerax.precv(peerax.create_token(), x, "x", {perm})' for perm in perms
+    )
+    messages = [finding.message for finding in lint("other = make_perm()\n" + inside(body), "PXL002")]
+    assert messages == ([f"the token of this psend is not used, and no precv here has {missing}"] if missing else [])
+
+
+@pytest.mark.parametrize(
     "body",
     [
         'return peerax.precv(peerax.create_token(), x, "x", right)',

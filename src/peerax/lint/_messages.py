@@ -32,22 +32,14 @@ def send_never_received(source: Source) -> Iterator[Found]:
     """Find PXL002."""
     for send in _messages(source):
         if send.name == "psend" and _may_be_judged(source, send) and _is_dropped(source, send):
-            others = _other_ends(source, send, "precv", ("recv", "receive"))
-            if others is not None:
-                related = tuple((receive.call.lineno, "this precv has another perm") for receive in others)
-                message = "the token of this psend is not used, and no precv here has its perm"
-                yield Found("PXL002", send.call, message, related)
+            yield from _unmet(source, send, "PXL002", "the token of this psend is not used", "precv")
 
 
 def receive_never_sent(source: Source) -> Iterator[Found]:
     """Find PXL012."""
     for receive in _messages(source):
         if receive.name == "precv" and _may_be_judged(source, receive) and _begins_anew(source, receive):
-            others = _other_ends(source, receive, "psend", ("send",))
-            if others is not None:
-                related = tuple((send.call.lineno, "this psend has another perm") for send in others)
-                message = "the token of this precv is of no psend, and no psend here has its perm"
-                yield Found("PXL012", receive.call, message, related)
+            yield from _unmet(source, receive, "PXL012", "the token of this precv is of no psend", "psend")
 
 
 def _may_be_judged(source: Source, operation: Operation) -> bool:
@@ -61,16 +53,32 @@ def _may_be_judged(source: Source, operation: Operation) -> bool:
         return True
 
 
-def _other_ends(source: Source, operation: Operation, name: str, words: tuple[str, ...]) -> list[Operation] | None:
-    """Return the operations of that name that belong to one, if none of them can be its other end; else None.
-
-    Something of other files that has one of the words in its name may be the other end as well.
-    """
+def _unmet(source: Source, operation: Operation, code: str, why: str, other: str) -> Iterator[Found]:
+    """Find an operation of whose pairs some are in the perm of no operation of the other kind that belongs to it."""
     group = source.contexts.group(operation.scope.function)
-    ends = [end for end in _messages(source) if end.name == name and source.contexts.group(end.scope.function) is group]
-    if any(_may_be_same_perm(source, operation, end) for end in ends) or _may_be_elsewhere(source, group, words):
-        return None
-    return ends
+    ends = [
+        end for end in _messages(source) if end.name == other and source.contexts.group(end.scope.function) is group
+    ]
+    # Something of other files that is called like it may be the other end as well.
+    words = {"precv": ("recv", "receive"), "psend": ("send",)}[other]
+    if any(_is_same_text(operation, end) for end in ends) or _may_be_elsewhere(source, group, words):
+        return
+    what = "its perm"
+    if ends:
+        try:
+            pairs, *others = (set(constant(source.module, one.perm, one.scope)) for one in (operation, *ends))
+            left = sorted(pairs.difference(*others))
+        except (Unknown, TypeError):
+            return
+        if not left:
+            return
+        what = "its perm" if len(left) == len(pairs) else f"its pair {left[0]}"
+    related = tuple((end.call.lineno, f"this {other} has another perm") for end in ends)
+    yield Found(code, operation.call, f"{why}, and no {other} here has {what}", related)
+
+
+def _is_same_text(one: Operation, other: Operation) -> bool:
+    return one.perm is None or other.perm is None or ast.unparse(one.perm) == ast.unparse(other.perm)
 
 
 def _begins_anew(source: Source, receive: Operation) -> bool:
@@ -126,19 +134,6 @@ def _is_dropped(source: Source, send: Operation) -> bool:
         if any(True for binding in bindings for _ in source.module.loads_of(binding)):
             return False
     return True
-
-
-def _may_be_same_perm(source: Source, one: Operation, other: Operation) -> bool:
-    """Whether two perms may be the same; only two constants are surely not."""
-    if one.perm is None or other.perm is None:
-        return True
-    if ast.unparse(one.perm) == ast.unparse(other.perm):
-        return True
-    try:
-        perms = [constant(source.module, operation.perm, operation.scope) for operation in (one, other)]
-        return set(perms[0]) == set(perms[1])
-    except (Unknown, TypeError):
-        return True
 
 
 def _may_be_elsewhere(source: Source, group: ast.AST | None, words: tuple[str, ...]) -> bool:
