@@ -3,12 +3,14 @@
 import builtins
 import json
 import os
+import re
 import time
 
 import pytest
 
 from peerax.cli import main
 from peerax.lint import RULES, Settings, lint_paths
+from tests.documents import ROOT
 from tests.lint.linted import PRELUDE
 
 CLEAN = PRELUDE + "on_ranks(lambda x: peerax.precv(peerax.psend(x, 'x', right), x, 'x', right))\n"
@@ -191,6 +193,15 @@ def test_a_thousand_files(tmp_path):
     result = lint_paths([str(tmp_path)], Settings(tmp_path))
     assert time.process_time() - start < 5
     assert (result.files, len(result.findings)) == (1000, 3)
+
+
+def test_the_hooks_of_pre_commit(lint):
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^  entry: peerax (.+)$", text, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^- id: ", text, re.MULTILINE)) == 2
+    for entry in entries:
+        command, *options = entry.split()
+        assert command == "lint" and lint(*options, "clean.py", clean=CLEAN)[0] == 0
 
 
 def test_many_files_go_to_several_processes(lint, tmp_path):
