@@ -80,6 +80,7 @@ def test_programs_of_the_documents():
             if program.fragment:
                 continue
             found = {finding.code for finding in lint_source(program.fence.code.encode(), str(path), DEFAULT_CODES)}
+            found -= {"PXL008", "PXL009"}  # a document may be about the operations of jax.lax
             assert all(program.fails in FAILS_AS.get(code, ()) for code in found), (program.fence, found)
             ran += program.fails is None
             failed += bool(found)
