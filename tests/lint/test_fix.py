@@ -142,6 +142,11 @@ def test_left_alone(text):
     assert fixed(text) == text
 
 
+def test_deep_programs():
+    assert fixed(f"{HEAD}lax.psend({'x' + ' + x' * 100})\n").endswith("peerax.psend(" + "x" + " + x" * 100 + ")\n")
+    fix_source(f"{HEAD}lax.psend({'x' + ' + x' * 900})\n".encode())  # fixed or not, it ends without an exception
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
 def test_encodings_are_kept(encoding):
     cookie = "# coding: latin-1\n" if encoding == "latin-1" else ""

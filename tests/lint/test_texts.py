@@ -168,6 +168,9 @@ def test_programs_with_other_words():
 
 def test_deep_programs_leave_the_limit_alone():
     limit = sys.getrecursionlimit()
+    for deep in ("x" + " + x" * 600, "x" + ".x" * 600, "x" + "(x)" * 600, "[" * 90 + "x" + "]" * 90):
+        assert found(f'peerax.psend({deep}, "x", right)\n', "PXL001") == [("PXL001", 1)]
+        assert sys.getrecursionlimit() == limit
     with pytest.raises(CannotRead):
         lint_source((PRELUDE + "psend" + ".x" * 5000).encode(), "a.py", set(RULES))
     assert sys.getrecursionlimit() == limit

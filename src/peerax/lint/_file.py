@@ -1,6 +1,7 @@
 """Lint one file: read it, parse it, apply the rules, and leave out what a comment suppresses."""
 
 import ast
+import contextlib
 import io
 import re
 import sys
@@ -29,6 +30,8 @@ _CHECKS: dict[Callable[[Source], Iterator[Found]], frozenset[str]] = {
     receive_never_sent: frozenset({"PXL012"}),
 }
 
+_DEPTH = 5000
+
 _MESSAGES = re.compile(rb"psend|precv|ppermute|permute_shards")
 
 
@@ -38,6 +41,20 @@ class CannotRead(Exception):
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(line, reason)
         self.line, self.reason = line, reason
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Let functions call themselves more often, for long sums and chains of attributes.
+
+    Only for what is in Python, which needs no more of the C stack for it.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEPTH))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def may_have_findings(data: bytes) -> bool:
@@ -107,12 +124,13 @@ def lint_source(data: bytes, path: str, codes: Collection[str]) -> list[Finding]
     if not may_have_findings(data):
         return []
     try:
-        source = Source(tree)
-        found: dict[tuple[str, ast.AST], Found] = {}
-        for check, own in _CHECKS.items():
-            if not own.isdisjoint(codes):
-                for one in check(source):
-                    found.setdefault((one.code, one.node), one)
+        with deep_recursion():
+            source = Source(tree)
+            found: dict[tuple[str, ast.AST], Found] = {}
+            for check, own in _CHECKS.items():
+                if not own.isdisjoint(codes):
+                    for one in check(source):
+                        found.setdefault((one.code, one.node), one)
     except RecursionError:
         raise CannotRead(1, "it is nested too deeply") from None
     if not found:

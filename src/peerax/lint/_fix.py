@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from peerax.lint._file import CannotRead, decode, lint_source, parse, position
+from peerax.lint._file import CannotRead, decode, deep_recursion, lint_source, parse, position
 from peerax.lint._lax import uses_in_lax
 from peerax.lint._operations import Source
 
@@ -56,17 +56,17 @@ def fix_source(data: bytes) -> bytes | None:
     if b"psend" not in data and b"precv" not in data:
         return None
     findings = [finding for finding in lint_source(data, "", {"PXL009"}) if finding.fixable]
-    source = Source(parse(decode(data)))
-    uses = list(uses_in_lax(source))
-    if not findings or len(findings) < len(uses):
-        return None
-    require_fixer()
     text = decode(data)
-    edits = _edits(source, text)
-    fixed = _apply(data, edits, _name_of_peerax(source))
+    tree = parse(text)
     try:
+        with deep_recursion():
+            source = Source(tree)
+            if not findings or len(findings) < len(list(uses_in_lax(source))):
+                return None
+            require_fixer()
+            fixed = _apply(data, _edits(source, text), _name_of_peerax(source))
         parse(decode(fixed))
-    except CannotRead:
+    except (CannotRead, RecursionError):
         return None
     return fixed
 
