@@ -8,6 +8,8 @@ import pytest
 
 from peerax.cli import main
 
+COMMANDS = ("run", "check", "lint", "trace", "schedule", "doctor", "explain")
+
 
 def test_version(capsys):
     assert main(["--version"]) == 0
@@ -17,10 +19,10 @@ def test_version(capsys):
 def test_no_command_shows_them(capsys):
     assert main([]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and all(command in err for command in ("run", "check", "trace", "schedule", "doctor", "explain"))
+    assert out == "" and all(command in err for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["run", "check", "trace", "schedule", "doctor", "explain"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
