@@ -3,6 +3,7 @@
 The type's name is what both ends compare. PRNG keys travel as their data, but under their own name.
 """
 
+import functools
 import operator
 from typing import Any
 
@@ -94,6 +95,7 @@ def key_impl(dtype):
     return jax.random.key_impl(jnp.zeros((), dtype))
 
 
+@functools.cache
 def carrier_dtype(dtype) -> np.dtype | None:
     """The dtype in which an array crosses to the transport if not its own, which holds all its values.
 
@@ -126,7 +128,12 @@ def _is_known(dtype) -> bool:
 
 def is_plain(x) -> bool:
     """Whether an array can cross to the transport as it is, and is not a key array or narrower than a byte."""
-    return not jnp.issubdtype(x.dtype, jax.dtypes.extended) and carrier_dtype(x.dtype) is None
+    return _is_plain(x.dtype)
+
+
+@functools.cache
+def _is_plain(dtype) -> bool:
+    return not jnp.issubdtype(dtype, jax.dtypes.extended) and carrier_dtype(dtype) is None
 
 
 def _cannot_send(what: str, site: str) -> PeeraxError:

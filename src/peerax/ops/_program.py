@@ -3,10 +3,13 @@
 XLA would mix their operations, and a rank would wait in one for what another rank does later in the other. Each of them
 has the handle of the one before as an operand and gives its own as a result; here they are put together, which can
 only be done when the whole program is lowered.
+
+What one of them keeps for another, as a forward pass does for its backward pass, then need not wait for the end of the
+first, nor the begin of the second for it: the handles do that. And XLA may compute it again instead of keeping it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from peerax import _jax
 from peerax.ops._communication import any_in_params, has_peerax
@@ -21,7 +24,7 @@ def tie_shard_maps(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
 def _tie_regions(operation) -> None:
     for region in operation.regions:
         for block in region.blocks:
-            before = None
+            tied: list[_Tied] = []
             for inner in block.operations:
                 operand = result = None
                 if inner.operation.name == "sdy.manual_computation":
@@ -29,9 +32,48 @@ def _tie_regions(operation) -> None:
                 if operand is None or result is None:
                     _tie_regions(inner)
                     continue
-                if before is not None:
-                    inner.operation.operands[operand] = before
-                before = inner.operation.results[result]
+                if tied:
+                    inner.operation.operands[operand] = tied[-1].computation.results[tied[-1].result]
+                tied.append(_Tied(inner.operation, operand, result))
+            _leave_to_handles(tied)
+
+
+class _Tied(NamedTuple):
+    """What a shard_map with peerax's operations became, and where the handle is among its operands and results."""
+
+    computation: Any
+    operand: int
+    result: int
+
+
+def _leave_to_handles(tied: Sequence[_Tied]) -> None:
+    """Let nothing that goes from one to a later one be passed on by the end of the first, nor awaited by the second."""
+    number = {each.computation: i for i, each in enumerate(tied)}
+    for i, (computation, operand, result) in enumerate(tied):
+        block = computation.regions[0].blocks[0]
+        returned = list(block.operations)[-1].operation.operands
+        (begin,) = _jax.users(block.arguments[operand])
+        if _call_target(begin) != "peerax_begin":  # within a computation of its own nothing else passes
+            continue
+        arguments = [_jax.argument_number(value) for value in begin.operands]
+        _jax.drop_operands(
+            begin,
+            [
+                at
+                for at, argument in enumerate(arguments)
+                if argument not in (None, operand) and computation.operands[argument].owner in number
+            ],
+        )
+        end = returned[result].owner
+        kept = {value: at for at, value in enumerate(end.results)}
+        _jax.pass_by(
+            end,
+            [
+                kept[value]
+                for value, given in zip(returned, computation.results, strict=True)
+                if kept.get(value) and all(number.get(user, -1) > i for user in _jax.users(given))
+            ],
+        )
 
 
 def _handle_ends(computation) -> tuple[int | None, int | None]:
@@ -51,8 +93,8 @@ def _handle_ends(computation) -> tuple[int | None, int | None]:
             i, j = _handle_ends(inner)
             first = None if i is None else inner.operation.operands[i]
             last = None if j is None else inner.operation.results[j]
-        if first is not None and _jax.is_block_argument(first):
-            operand = list(block.arguments).index(first)
+        if first is not None and (number := _jax.argument_number(first)) is not None:
+            operand = number
         if last is not None:
             returned = list(block.operations)[-1].operation.operands
             result = next((i for i, value in enumerate(returned) if value == last), None)
