@@ -5,7 +5,9 @@ has the handle of the one before as an operand and gives its own as a result; he
 only be done when the whole program is lowered.
 
 What one of them keeps for another, as a forward pass does for its backward pass, then need not wait for the end of the
-first, nor the begin of the second for it: the handles do that. And XLA may compute it again instead of keeping it.
+first, nor the begin of the second for it: the handles do that. And XLA may compute it again instead of keeping it. What
+depends on the last operation of the first still does, so that what is computed with it is in the second and not between
+them, where a trace takes nobody to compute.
 """
 
 from collections.abc import Sequence
@@ -47,33 +49,40 @@ class _Tied(NamedTuple):
 
 
 def _leave_to_handles(tied: Sequence[_Tied]) -> None:
-    """Let nothing that goes from one to a later one be passed on by the end of the first, nor awaited by the second."""
+    """Let what goes from one to later ones not be passed on by the end of the first, nor awaited by the others."""
     number = {each.computation: i for i, each in enumerate(tied)}
+    free: set[Any] = set()  # results that none of the others waits for
     for i, (computation, operand, result) in enumerate(tied):
         block = computation.regions[0].blocks[0]
-        returned = list(block.operations)[-1].operation.operands
+        operations = [inner.operation for inner in block.operations]
         (begin,) = _jax.users(block.arguments[operand])
         if _call_target(begin) != "peerax_begin":  # within a computation of its own nothing else passes
             continue
         arguments = [_jax.argument_number(value) for value in begin.operands]
-        _jax.drop_operands(
-            begin,
-            [
-                at
-                for at, argument in enumerate(arguments)
-                if argument not in (None, operand) and computation.operands[argument].owner in number
-            ],
-        )
+        awaited = {at: computation.operands[argument] for at, argument in enumerate(arguments) if argument is not None}
+        _jax.drop_operands(begin, [at for at, value in awaited.items() if value in free])
+        returned = operations[-1].operands
         end = returned[result].owner
-        kept = {value: at for at, value in enumerate(end.results)}
-        _jax.pass_by(
-            end,
-            [
-                kept[value]
-                for value, given in zip(returned, computation.results, strict=True)
-                if kept.get(value) and all(number.get(user, -1) > i for user in _jax.users(given))
-            ],
-        )
+        last = _behind(operations, end.operands[0].owner)
+        at = {value: number for number, value in enumerate(end.results)}
+        passed = [
+            (at[value], given)
+            for value, given in zip(returned, computation.results, strict=True)
+            if at.get(value) and end.operands[at[value]].owner not in last
+            if all(number.get(user, -1) > i for user in _jax.users(given))
+        ]
+        _jax.pass_by(end, [position for position, _ in passed])
+        free.update(given for _, given in passed)
+
+
+def _behind(operations: Sequence[Any], first: Any) -> set[Any]:
+    """Which operations of a block depend on one of them, itself among them."""
+    dependent = {first}
+    for operation in operations[operations.index(first) + 1 :]:
+        # Regions may use anything.
+        if len(operation.regions) or not dependent.isdisjoint(value.owner for value in operation.operands):
+            dependent.add(operation)
+    return dependent
 
 
 def _handle_ends(computation) -> tuple[int | None, int | None]:
