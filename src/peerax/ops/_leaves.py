@@ -85,6 +85,7 @@ def batched_type(name: str, size: int) -> str:
     return f"{dtype}[{size}{'' if dims == ']' else ','}{dims}"
 
 
+@functools.cache
 def is_differentiable(dtype) -> bool:
     """Whether leaves of that dtype have tangents that travel."""
     return jnp.issubdtype(dtype, jnp.inexact)
@@ -120,6 +121,7 @@ def from_carrier(y, dtype):
     return y if y.dtype == dtype else y.astype(dtype)
 
 
+@functools.cache
 def _is_known(dtype) -> bool:
     """Whether arrays of that dtype can be computed with; XLA:CPU has no code for floats of six bits."""
     number = jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
