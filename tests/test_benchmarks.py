@@ -1,8 +1,11 @@
-"""The benchmarks say where they ran, wherever that is."""
+"""The benchmarks run, and say where they ran, wherever that is."""
 
 import gc
 import importlib.util
+import itertools
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -31,3 +34,17 @@ def test_the_name_of_the_processor(exchange, text, tmp_path, monkeypatch):
         file.write_text(text)
     monkeypatch.setattr(platform, "processor", lambda: "what Python knows")
     assert exchange.processor(str(file)) == ("A: B 2" if text and "model" in text else "what Python knows")
+
+
+def test_the_time_until_a_program_runs():
+    """As few steps as possible; the programs compare their results."""
+    command = [sys.executable, ROOT / "benchmarks" / "compile_time.py", "--ranks", "2", "--steps", "2", "--repeat", "1"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+    assert f"Python {platform.python_version()}, jax" in printed
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[0] != "pipeline"]
+    pipelines = ("scanned", "scanned, gradient", "unrolled", "unrolled, gradient")
+    phases = ("trace", "lower", "compile", "all")
+    assert [tuple(row[:2]) for row in rows] == [*itertools.product(pipelines, phases)]
+    for *_, ours, theirs, ratio in rows:
+        assert float(ratio) == pytest.approx(float(ours) / float(theirs), rel=0.1)

@@ -1,6 +1,7 @@
 """Several shard_maps in one program, which the transformations make of one: each has its place among the others."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +73,39 @@ class TestInLoopsAndBranches:
 
     def test_map(self, column):
         check(lambda f, w, x: lax.map(lambda k: jax.grad(f)(w * k, x), jnp.arange(1.0, 3.0)), column, True)
+
+
+class TestWhatIsPassedOn:
+    """How many values go through the end of each shard_map, in order; the handle is one of them."""
+
+    @staticmethod
+    def passed_on(f, *args):
+        calls = re.findall(r"@peerax_end\((.*?)\)", jax.jit(f).lower(*args).as_text())
+        return [call.count("%") for call in calls]
+
+    def test_what_a_backward_pass_needs_only_if_it_depends_on_the_last_operation(self):
+        def forward(w, x):
+            y = pair(jnp.tanh(x @ w), "x", chain())
+            return (pair(y * y, "x", chain()) ** 2).sum()
+
+        def summed(w, x):
+            return lax.psum(forward(w, x), "x")
+
+        one, none = on_ranks(lambda w, x: forward(w, x)[None], 3, True, out_specs=P("x")), on_ranks(summed, 3, True)
+        # The handle and the value; and what came last. If a sum is behind it, that is there in any case.
+        value_and_grads = [jax.value_and_grad(f) for f in (lambda w, x: one(w, x).sum(), none)]
+        assert [self.passed_on(f, weights(), rows(3))[0] for f in value_and_grads] == [3, 2]
+
+    def test_what_depends_on_the_last_operation_and_what_others_use(self):
+        step = on_ranks(lambda x: (pair(x, "x", chain()), x * 2), 3, True, in_specs=P("x"), out_specs=P("x"))
+
+        def program(x):
+            came, doubled = step(x)
+            again, fourfold = step(came + doubled)
+            return step(fourfold)[0] + again
+
+        # The sum and the result are used outside of them; fourfold is there before its shard_map's exchange.
+        assert self.passed_on(program, rows(3)) == [3, 2, 2]
 
 
 class TestConjugateGradients:

@@ -26,11 +26,19 @@ from peerax._jax._compilation import (
     computation_of,
     device_count_of,
 )
-from peerax._jax._differentiation import AlwaysDifferentiated, is_sum_of_cotangents, made_by, operands_here
+from peerax._jax._differentiation import (
+    AlwaysDifferentiated,
+    is_sum_of_cotangents,
+    linearize_by,
+    made_by,
+    once_here,
+    operands_here,
+)
 from peerax._jax._eager import compile_eager_shard_map_if, evaluates_eagerly
 from peerax._jax._execution import execute_exclusively, noting_what_it_raises
 from peerax._jax._jaxprs import (
     as_lowered,
+    cached_by_jaxpr,
     equation_context,
     equation_site,
     function_of,
@@ -44,37 +52,50 @@ from peerax._jax._jaxprs import (
     scan_counts,
     stacked,
 )
+from peerax._jax._modules import argument_number, drop_operands, pass_by, users, when_module_is_lowered
+from peerax._jax._stretches import bind_stretch, fits, stretch_of
 from peerax._jax._unentered import enter_if
 
 __all__ = [
     "AlwaysDifferentiated",
     "Compilation",
     "Primitive",
+    "argument_number",
     "as_lowered",
     "before_compiling",
+    "bind_stretch",
+    "cached_by_jaxpr",
     "compile_eager_shard_map_if",
     "compile_for_devices",
     "computation_of",
     "device_count_of",
+    "drop_operands",
     "enter_if",
     "equation_context",
     "equation_site",
     "evaluates_eagerly",
     "execute_exclusively",
+    "fits",
     "function_of",
     "has_effects",
     "in_three",
     "is_jaxpr",
     "is_sum_of_cotangents",
     "jaxprs_in",
+    "linearize_by",
     "made_by",
     "mlir",
     "new_variable",
     "open_jaxpr",
+    "once_here",
     "operands_here",
+    "pass_by",
     "rebind",
     "scan_counts",
     "stacked",
+    "stretch_of",
+    "users",
+    "when_module_is_lowered",
 ]
 
 # Errors and equations point at the user's line, not at ours.
@@ -158,15 +179,41 @@ def make_varying(x, axes: tuple):
     return _parallel.insert_collective_pvary(axes, x)
 
 
-def local_aval(shape, dtype, axes: frozenset):
-    """Type of a per-rank array inside manual axes that varies along axes and is not sharded otherwise."""
+def explicit_spec(x: Any, ndim: int) -> tuple | None:
+    """How the type of an array, or a type, is sharded along the explicit axes here; None if it is not.
+
+    Dimensions that it does not have, up to ndim, are not sharded.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == _EXPLICIT}
+    if not explicit:
+        return None
+    sharding = getattr(core.typeof(x) if isinstance(x, jax.Array) else x, "sharding", None)
+    entries = []
+    for entry in getattr(sharding, "spec", None) or ():
+        names = tuple(name for name in (entry if isinstance(entry, tuple) else (entry,)) if name in explicit)
+        entries.append(names if len(names) > 1 else names[0] if names else None)
+    return (*entries, *[None] * (ndim - len(entries))) if any(entries) else None
+
+
+_EXPLICIT = jax.sharding.AxisType.Explicit
+
+
+def local_aval(shape, dtype, axes: frozenset, spec: Sequence[Any] | None = None):
+    """Type of a per-rank array inside manual axes that varies along axes and is sharded otherwise as spec says."""
     mesh = jax.sharding.get_abstract_mesh()
     aval = core.ShapedArray(shape, dtype)
     if mesh.empty:
         return aval
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*[None] * len(shape)))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*(spec or [None] * len(shape))))
     axes = axes if tracks_varying() else frozenset()
     return aval.update(sharding=sharding, manual_axis_type=core.ManualAxisType(varying=axes))
+
+
+def in_explicit_sharding(x, aval):
+    """Return x, sharded along explicit axes as aval is."""
+    wanted = aval.sharding.spec
+    return x if tuple(core.typeof(x).sharding.spec) == tuple(wanted) else jax.reshard(x, wanted)
 
 
 def zero_tangent(x):
@@ -272,28 +319,17 @@ def zeros_in_place(ctx, aval) -> Any:
     return mlir.full_like_aval(ctx, 0, aval)
 
 
-def when_module_is_lowered(action: Callable[[Any, Any, Sequence[str]], None]) -> None:
-    """Call action with each module that JAX has lowered, its jaxpr and the platforms, before it is compiled."""
-    lower = mlir.lower_jaxpr_to_module
+def _note_what_callbacks_raise(lowered: Any, jaxpr: Any, _: Sequence[str]) -> None:
+    if communication in open_jaxpr(jaxpr)[0].effects:
+        lowered.host_callbacks[:] = map(noting_what_it_raises, lowered.host_callbacks)
 
-    @functools.wraps(lower)
-    def lower_jaxpr_to_module(module_name, jaxpr, *args, platforms, **kwargs):
-        result = lower(module_name, jaxpr, *args, platforms=platforms, **kwargs)
-        action(result.module, jaxpr, platforms)
-        if communication in open_jaxpr(jaxpr)[0].effects:
-            result.host_callbacks[:] = map(noting_what_it_raises, result.host_callbacks)
-        return result
 
-    mlir.lower_jaxpr_to_module = lower_jaxpr_to_module
+when_module_is_lowered(_note_what_callbacks_raise)
 
 
 def communicates_here(jaxpr) -> bool:
     """Whether operations of peerax are in a jaxpr that is under manual axes, as this place is."""
     return bool(manual_axes()) and communication in open_jaxpr(jaxpr)[0].effects
-
-
-def is_block_argument(value) -> bool:
-    return isinstance(value, ir.BlockArgument)
 
 
 def lower_jit_in_place_if(condition: Callable[[Any], bool], platform: str) -> None:

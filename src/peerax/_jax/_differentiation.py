@@ -33,8 +33,53 @@ def _innermost_body() -> _Body:
 
 
 _FEW = 2
-# By trace: the equation of its anchor, its variable and type. Nothing here keeps a trace alive.
-_anchors: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+# By trace, values that are made once in it, as functions that return them or None. Nothing here keeps a trace alive.
+_made: weakref.WeakKeyDictionary[Any, dict[Any, Callable[[Any], Any]]] = weakref.WeakKeyDictionary()
+
+
+def once_here(name: Any, make: Callable[[], Any]) -> Any:
+    """Return what make returns, and the same value again in all of the function that is being traced just now."""
+    value = _made_here(name)
+    if value is not None:
+        return value
+    value, trace = make(), core.trace_ctx.trace
+    again = _again(trace, value)
+    if again is not None:
+        _made.setdefault(trace, {})[name] = again
+    return value
+
+
+def _made_here(name: Any) -> Any:
+    trace = core.trace_ctx.trace
+    made = _made.get(trace, {}).get(name)
+    return None if made is None else made(trace)
+
+
+def _again(trace: Any, x: Any) -> Callable[[Any], Any] | None:
+    """Return a function that makes a value of a trace again as long as that is in use, or None if there is none."""
+    if getattr(x, "_trace", None) is not trace:
+        return None
+    if isinstance(x, ad.LinearizeTracer):
+        primal_again, tangent_again = _again(trace.parent_trace, x.primal), _again(trace.tangent_trace, x.tangent)
+        if primal_again is None or tangent_again is None:
+            return None
+
+        def linearized_again(trace):
+            primal, tangent = primal_again(trace.parent_trace), tangent_again(trace.tangent_trace)
+            return None if primal is None or tangent is None else ad.LinearizeTracer(trace, primal, tangent)
+
+        return linearized_again
+    if not isinstance(x, partial_eval.DynamicJaxprTracer) or x.parent is None:
+        return None
+    equation, variable, aval = weakref.ref(x.parent), x.val, x.aval
+
+    def traced_again(trace):
+        parent = equation()
+        if parent is None:
+            return None
+        return partial_eval.DynamicJaxprTracer(trace, aval, variable, source_info_util.current(), parent)
+
+    return traced_again
 
 
 def operands_here(link: "AlwaysDifferentiated") -> list[Any]:
@@ -45,17 +90,13 @@ def operands_here(link: "AlwaysDifferentiated") -> list[Any]:
     link that depends on all of them stands for them, once in each function: a backward pass takes all that the forward
     pass has kept.
     """
-    trace = core.trace_ctx.trace
-    equation, variable, aval = _anchors.get(trace, (lambda: None, None, None))
-    if equation() is not None:
-        return [partial_eval.DynamicJaxprTracer(trace, aval, variable, source_info_util.current(), equation())]
+    anchor = _made_here("anchor")
+    if anchor is not None:
+        return [anchor]
     operands = _all_operands_here()
-    if len(operands) <= _FEW or not isinstance(trace, partial_eval.DynamicJaxprTrace):
+    if len(operands) <= _FEW or not isinstance(core.trace_ctx.trace, partial_eval.DynamicJaxprTrace):
         return operands
-    anchor = link.bind(lax.full((1,), 0, np.float32), *operands, complete=False)
-    if anchor.parent is not None:
-        _anchors[trace] = (weakref.ref(anchor.parent), anchor.val, anchor.aval)
-    return [anchor]
+    return [once_here("anchor", lambda: link.bind(lax.full((1,), 0, np.float32), *operands, complete=False))]
 
 
 def operands_of_body() -> list[Any]:
@@ -102,7 +143,10 @@ def _levels(trace: Any) -> Iterator[Any]:
 
 def made_by(x: Any) -> str:
     """The name of the primitive whose result a value is, if it was traced in the innermost jaxpr, or ""."""
-    if isinstance(x, partial_eval.DynamicJaxprTracer) and x._trace is core.trace_ctx.trace and x.parent is not None:
+    trace = core.trace_ctx.trace
+    while isinstance(x, ad.LinearizeTracer) and x._trace is trace:
+        x, trace = x.primal, trace.parent_trace
+    if isinstance(x, partial_eval.DynamicJaxprTracer) and x._trace is trace and x.parent is not None:
         return x.parent.primitive.name
     return ""
 
@@ -228,6 +272,25 @@ def _bind_with_operands(bind):
 
 
 type(_shard_map.shard_map_p).bind_with_trace = _bind_with_operands(type(_shard_map.shard_map_p).bind_with_trace)
+
+
+def linearize_by(primitive: Primitive, rule: Callable) -> None:
+    """Let a primitive be linearized by rule(nonzero, *primals, **params), which keeps nothing of the primals.
+
+    The rule returns the results, which of them have a tangent, and the function of the tangents. JAX would find that
+    out by tracing the rule for jvp, and take longer for it than for all the rest.
+    """
+
+    def linearize(is_vjp, nonzero, *primals, **params):
+        results, nonzero_out, tangents_of = rule(nonzero, *primals, **params)
+        if _HAS_STRUCTURED_RESIDUALS:
+            return results, nonzero_out, (), None, lambda residuals, structured, *tangents: tangents_of(*tangents)
+        return results, nonzero_out, (), lambda residuals, *tangents: tangents_of(*tangents)
+
+    ad.primitive_linearizations[primitive] = linearize
+
+
+_HAS_STRUCTURED_RESIDUALS = "structured_residuals" in ad.LinearizeTrace.__annotations__  # since JAX 0.12
 
 
 _SUM_OF_COTANGENTS = "sum_of_cotangents"

@@ -4,13 +4,18 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from jax._src import core, source_info_util
 from jax._src.interpreters import partial_eval
+from jax._src.util import weakref_lru_cache
 
 
 def open_jaxpr(jaxpr) -> tuple[Any, Sequence[Any]]:
     """Return the jaxpr and its constants, of a closed jaxpr as well as of an open one."""
     return getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ())
+
+
+cached_by_jaxpr = weakref_lru_cache
 
 
 def is_jaxpr(value) -> bool:
@@ -58,8 +63,18 @@ def equation_context(eqn) -> Iterator[None]:
 
 def jaxprs_in(params: dict[str, Any]) -> list[Any]:
     """Return the jaxprs among the parameters of an equation."""
-    values = (x for param in params.values() for x in (param if isinstance(param, (tuple, list)) else (param,)))
-    return [x for x in values if is_jaxpr(x)]
+    found = []
+    for param in params.values():
+        if type(param) in _NO_JAXPRS:  # this is asked of every equation, several times
+            continue
+        if isinstance(param, (tuple, list)):
+            found += [x for x in param if type(x) not in _NO_JAXPRS and type(x) is not tuple and is_jaxpr(x)]
+        elif is_jaxpr(param):
+            found.append(param)
+    return found
+
+
+_NO_JAXPRS = {int, bool, str, float, type(None), frozenset, np.dtype, np.int64}
 
 
 def new_variable(aval) -> Any:

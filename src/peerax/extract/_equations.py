@@ -117,6 +117,7 @@ def as_ours(eqn, ranks: ops.Ranks) -> Any:
         "path": "",
         "types": (ops.type_name(aval.shape, aval.dtype),),
         "shapes": ((aval.shape, aval.dtype),),
+        "specs": (None,),
         "site": f"{line[0]}:{line[1]}",
     }
     return eqn.replace(primitive=ops.psend_p if name == "psend" else ops.precv_p, params=params)

@@ -14,8 +14,8 @@ from peerax.extract._program import DEPENDS_ON_DATA, check_jaxpr
 from peerax.ops.reading import has_peerax
 
 
-def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
-    """Mark the separate operations of a module for GPUs if its program is safe.
+def vouch(lowered: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
+    """Mark the separate operations of what was lowered for GPUs if its program is safe.
 
     If that is not known, XLA's verifier decides. Programs without operations of peerax are left alone.
 
@@ -33,7 +33,7 @@ def vouch(module: Any, jaxpr: Any, platforms: Sequence[str]) -> None:
     except Exception:  # what cannot be looked at is not known
         return
     if report.ok:
-        for operation in _jax.separate_operations(module):
+        for operation in _jax.separate_operations(lowered.module):
             _jax.skip_verifier_of_xla(operation)
     elif report.codes - DEPENDS_ON_DATA:
         report.raise_if_unsafe()

@@ -31,6 +31,7 @@ from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
 from peerax.ops._site import as_site, location
+from peerax.ops._stretches import find_stretches
 from peerax.ops._token import link_p
 
 
@@ -107,11 +108,20 @@ class Body:
         split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
         last_uses = LastUses(jaxpr, carried) if pairs and self.same_everywhere else None
         received = {}  # results of exchanges, by the position of their precv
+        stretches = {} if isinstance(jaxpr, Part) else find_stretches(jaxpr)
+        next_one = 0
 
         def read(atom):
             return atom.val if isinstance(atom, _jax.Literal) else env[atom]
 
         for i, eqn in enumerate(jaxpr.eqns):
+            if i < next_one:
+                continue
+            stretch = stretches.get(i)
+            if stretch is not None and _jax.fits(stretch, values := [env[v] for v in stretch.invars]):
+                env.update(zip(stretch.outvars, _jax.bind_stretch(stretch, values), strict=True))
+                next_one = i + len(stretch.eqns)
+                continue
             values = [read(v) for v in uses(eqn)]
             with _jax.equation_context(eqn):
                 if i in pairs and pairs[i] in split:
@@ -120,11 +130,12 @@ class Body:
                     handle = self.send(eqn, handle, values[0], values[1:], pair=self.pair_count)
                     results = [_token_after(eqn, values[0])]
                 elif i in split:
-                    handle, results = self.receive(eqn, handle, values[0], pair=split[i])
+                    handle, results = self._receive(eqn, handle, values[0], pair=split[i])
                 elif i in pairs:
                     receive = jaxpr.eqns[pairs[i]]
                     is_spent = functools.partial(last_uses.spent_at, i, pairs[i]) if last_uses else _never
-                    handle, received[pairs[i]] = self.exchange(eqn, receive, handle, values[0], values[1:], is_spent)
+                    handle, results = self.exchange(eqn, receive, handle, values[0], values[1:], is_spent)
+                    received[pairs[i]] = _as_results_of(receive, results)
                     results = [_token_after(eqn, values[0])]
                 elif i in received:
                     results = received.pop(i)
@@ -140,11 +151,12 @@ class Body:
         if eqn.primitive is psend_p:
             return self.send(eqn, handle, values[0], values[1:]), [_token_after(eqn, values[0])]
         if eqn.primitive is precv_p:
-            return self.receive(eqn, handle, values[0])
+            return self._receive(eqn, handle, values[0])
         if is_collective(eqn):
-            return self.collective(eqn, handle, values)
+            handle, results = self.collective(eqn, handle, values)
+            return handle, _as_results_of(eqn, results)
         if eqn.primitive is order_p:
-            return handle, self.order(*values)
+            return handle, _as_results_of(eqn, self.order(*values))
         if eqn.primitive is link_p:
             return handle, values
         if eqn.primitive.name == "pvary":
@@ -160,6 +172,10 @@ class Body:
             "custom_linear_solve": self._linear_solve,
         }.get(eqn.primitive.name, self._inline)
         return rule(eqn, handle, values)
+
+    def _receive(self, eqn, handle, token, **pair):
+        handle, results = self.receive(eqn, handle, token, **pair)
+        return handle, _as_results_of(eqn, results)
 
     def _late_step(self, eqn, values, results, handle):
         with _jax.equation_context(eqn):
@@ -301,6 +317,11 @@ def _now(x):
 
 def _select(chosen, new, old):
     return lax.select(lax.broadcast_in_dim(chosen, new.shape, tuple(range(chosen.ndim))), new, old)
+
+
+def _as_results_of(eqn, values):
+    """Values in the sharding along explicit axes that the results of an equation have: the transport knows none."""
+    return [_jax.in_explicit_sharding(y, v.aval) for y, v in zip(values, eqn.outvars, strict=True)]
 
 
 def _token_after(send, token):

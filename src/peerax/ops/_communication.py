@@ -1,5 +1,6 @@
 """Which equations communicate."""
 
+import functools
 import numbers
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +22,26 @@ _SILENT = {
 }
 
 
+def _once_each(question: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Ask each jaxpr once: many equations may have the same one, and what is around them is asked again and again."""
+    ask = _jax.cached_by_jaxpr(question)
+
+    @functools.wraps(question)
+    def answer(jaxpr: Any) -> bool:
+        return ask(_jax.open_jaxpr(jaxpr)[0])
+
+    return answer
+
+
+@_once_each
 def has_peerax(jaxpr: Any) -> bool:
     """Return whether psend or precv is anywhere in a jaxpr."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(eqn.primitive in (psend_p, precv_p) or any_in_params(eqn.params, has_peerax) for eqn in jaxpr.eqns)
 
 
+@_once_each
 def has_separate(jaxpr: Any) -> bool:
     """Return whether a psend or precv that is not one of a pair is anywhere in a jaxpr."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
     pairs = find_pairs(jaxpr.eqns)
     paired = {*pairs.keys(), *pairs.values()}
     return any(
@@ -38,9 +50,9 @@ def has_separate(jaxpr: Any) -> bool:
     )
 
 
+@_once_each
 def has_branches(jaxpr: Any) -> bool:
     """Return whether anything that communicates is in a branch or a while loop, which some ranks may leave out."""
-    jaxpr, _ = _jax.open_jaxpr(jaxpr)
     return any(
         (eqn.primitive.name in ("cond", "while") and communicates_within(eqn))
         or any_in_params(eqn.params, has_branches)
@@ -60,14 +72,19 @@ def communicates(eqn) -> bool:
 
 def communicates_within(eqn) -> bool:
     """Return whether any equation inside this one communicates."""
-    return any_in_params(eqn.params, lambda jaxpr: any(map(communicates, _jax.open_jaxpr(jaxpr)[0].eqns)))
+    return any_in_params(eqn.params, _any_communicates)
+
+
+@_once_each
+def _any_communicates(jaxpr: Any) -> bool:
+    return any(map(communicates, jaxpr.eqns))
 
 
 def is_collective(eqn) -> bool:
     """Return whether an equation is one of JAX's collectives."""
     if eqn.primitive in (psend_p, precv_p) or eqn.primitive.name in _SILENT:
         return False
-    return bool(axes_of(eqn)) and ("axes" in eqn.params or "axis_name" in eqn.params)
+    return ("axes" in eqn.params or "axis_name" in eqn.params) and bool(axes_of(eqn))
 
 
 def axes_of(eqn) -> tuple:

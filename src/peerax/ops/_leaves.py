@@ -3,6 +3,7 @@
 The type's name is what both ends compare. PRNG keys travel as their data, but under their own name.
 """
 
+import functools
 import operator
 from typing import Any
 
@@ -84,6 +85,7 @@ def batched_type(name: str, size: int) -> str:
     return f"{dtype}[{size}{'' if dims == ']' else ','}{dims}"
 
 
+@functools.cache
 def is_differentiable(dtype) -> bool:
     """Whether leaves of that dtype have tangents that travel."""
     return jnp.issubdtype(dtype, jnp.inexact)
@@ -94,6 +96,7 @@ def key_impl(dtype):
     return jax.random.key_impl(jnp.zeros((), dtype))
 
 
+@functools.cache
 def carrier_dtype(dtype) -> np.dtype | None:
     """The dtype in which an array crosses to the transport if not its own, which holds all its values.
 
@@ -118,6 +121,7 @@ def from_carrier(y, dtype):
     return y if y.dtype == dtype else y.astype(dtype)
 
 
+@functools.cache
 def _is_known(dtype) -> bool:
     """Whether arrays of that dtype can be computed with; XLA:CPU has no code for floats of six bits."""
     number = jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
@@ -126,7 +130,12 @@ def _is_known(dtype) -> bool:
 
 def is_plain(x) -> bool:
     """Whether an array can cross to the transport as it is, and is not a key array or narrower than a byte."""
-    return not jnp.issubdtype(x.dtype, jax.dtypes.extended) and carrier_dtype(x.dtype) is None
+    return _is_plain(x.dtype)
+
+
+@functools.cache
+def _is_plain(dtype) -> bool:
+    return not jnp.issubdtype(dtype, jax.dtypes.extended) and carrier_dtype(dtype) is None
 
 
 def _cannot_send(what: str, site: str) -> PeeraxError:

@@ -12,7 +12,7 @@ from peerax.ops._paths import cotangent_path, tangent_path
 from peerax.ops._platforms import refuse_platforms
 from peerax.ops._precv import precv_p
 from peerax.ops._site import location, user_site
-from peerax.ops._token import check_tag, check_token, fresh_token, link
+from peerax.ops._token import check_tag, check_token, first_token, first_token_of
 from peerax.ops._vmapped_axis import send_along_batch
 from peerax.perm import check_perm, inverse
 
@@ -52,12 +52,14 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     axes, size = check_axes(axis_name, "psend", site)
     pairs = check_perm(perm, size, location(site))
     tag = check_tag(tag, "psend", site)
-    token = fresh_token() if token is None else check_token(token, "psend", site)
+    operands = [] if token is None else [check_token(token, "psend", site)]
     leaves = [to_leaf(leaf, site) for leaf in jax.tree.leaves(x)]
-    operands = [token, *(array for array, _ in leaves)]
+    operands += (array for array, _ in leaves)
     # All operands vary along the same axes, so that each cotangent has the type of its operand.
-    varying = _jax.manual(axes).union(*(_jax.varying(jax.typeof(operand)) for operand in operands))
-    operands = [_jax.make_varying(operand, tuple(varying)) for operand in operands]
+    varying = tuple(_jax.manual(axes).union(*(_jax.varying(jax.typeof(operand)) for operand in operands)))
+    operands = [_jax.make_varying(operand, varying) for operand in operands]
+    if token is None:
+        operands = [first_token(varying), *operands]
     types = tuple(name for _, name in leaves)
     return psend_p.bind(*operands, axes=axes, perm=pairs, tag=tag, path="", types=types, site=site)
 
@@ -67,29 +69,43 @@ def _psend_abstract_eval(token, *leaves, axes, **params):
     return _jax.local_aval(token.shape, token.dtype, varying), {_jax.communication}
 
 
-def _psend_jvp(primals, tangents, *, types, path, **params):
+def _psend_jvp(primals, tangents, **params):
+    token = psend_p.bind(*primals, **params)
+    return token, _psend_tangents(_travels(primals), tangents, **params)
+
+
+def _psend_linearize(nonzero, *primals, **params):
+    token, travels = psend_p.bind(*primals, **params), _travels(primals)
+    if not nonzero[0] and not any(travels):
+        return token, False, lambda token_dot, *leaves_dot: token_dot
+    return token, True, lambda *tangents: _psend_tangents(travels, tangents, **params)
+
+
+def _travels(primals) -> list[bool]:
+    return [is_differentiable(x.dtype) for x in primals[1:]]
+
+
+def _psend_tangents(travels, tangents, *, types, path, **params):
     """The tangents follow the primals, on a channel of their own."""
-    token = psend_p.bind(*primals, types=types, path=path, **params)
-    token_dot, *leaves_dot = map(ad.instantiate_zeros, tangents)
-    travels = [is_differentiable(x.dtype) for x in primals[1:]]
-    leaves_dot = [t for t, yes in zip(leaves_dot, travels, strict=True) if yes]
-    if not leaves_dot:
-        return token, token_dot
+    operands = [ad.instantiate_zeros(t) for t, yes in zip(tangents, (True, *travels), strict=True) if yes]
+    if len(operands) == 1:
+        return operands[0]
     types = tuple(name for name, yes in zip(types, travels, strict=True) if yes)
-    return token, psend_p.bind(token_dot, *leaves_dot, types=types, path=tangent_path(path), **params)
+    return psend_p.bind(*operands, types=types, path=tangent_path(path), **params)
 
 
 def _psend_transpose(token_bar, token, *leaves, axes, perm, path, types, **params):
     """The cotangent of what was sent comes back along the inverted perm."""
     avals = [x.aval.to_ct_aval() if ad.is_undefined_primal(x) else jax.typeof(x) for x in leaves]
     if type(token_bar) is ad.Zero:
-        token_bar = link(ad.instantiate_zeros(token_bar))
+        token_bar = first_token_of(token_bar.aval)
     leaves_bar = precv_p.bind(
         token_bar,
         axes=axes,
         perm=inverse(perm),
         path=cotangent_path(path),
         shapes=tuple((aval.shape, aval.dtype) for aval in avals),
+        specs=tuple(_jax.explicit_spec(aval, aval.ndim) for aval in avals),
         types=types,
         **params,
     )
@@ -112,6 +128,7 @@ def _psend_batching(axis_data, operands, dims, *, types, **params):
 
 psend_p.def_effectful_abstract_eval(_psend_abstract_eval)
 ad.primitive_jvps[psend_p] = _psend_jvp
+_jax.linearize_by(psend_p, _psend_linearize)
 ad.primitive_transposes[psend_p] = _psend_transpose
 batching.fancy_primitive_batchers[psend_p] = _psend_batching
 refuse_platforms(psend_p, "psend")

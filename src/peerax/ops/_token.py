@@ -37,10 +37,20 @@ def create_token(_: Any = None) -> jax.Array:
 
 
 def fresh_token() -> jax.Array:
-    """Make the token of a psend that was given none."""
+    """Make a token that does not come from any send."""
     if _jax.evaluates_eagerly():
         return link(np.zeros(TOKEN_SHAPE, TOKEN_DTYPE))  # nothing is computed before all is compiled
     return link(jax.lax.full(TOKEN_SHAPE, 0, TOKEN_DTYPE))  # no constant, which JAX would make an operand of branches
+
+
+def first_token(axes: tuple) -> jax.Array:
+    """The token of a psend that was given none, different along axes: the same for all in one function."""
+    return _jax.once_here(("token", frozenset(axes)), lambda: _jax.make_varying(fresh_token(), axes))
+
+
+def first_token_of(aval: Any) -> jax.Array:
+    """Such a token of a given type, which may be that of a batch."""
+    return _jax.once_here(("token", aval), lambda: link(ad.instantiate_zeros(ad.Zero(aval))))
 
 
 def link(token: jax.Array) -> jax.Array:
