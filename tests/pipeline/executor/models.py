@@ -118,7 +118,7 @@ def assert_close(got, wanted, tolerance=1e-6):
     jax.tree.map(check, got, wanted)
 
 
-def of_vectors(schedule, **options):
+def of_vectors(made, **options):
     """Return value_and_grad of the pipeline without embedding and head, over a mesh."""
-    options = {"mesh": mesh(schedule.ranks), **options}
-    return value_and_grad(stage, squares, schedule=schedule, axis_name="stage", **options)
+    options = {"schedule": made, "mesh": mesh(made.ranks), **options}
+    return value_and_grad(stage, squares, axis_name="stage", **options)

@@ -1,6 +1,8 @@
 """The gradients of a pipeline are those of the same function without one, for every schedule."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from peerax.pipeline import SCHEDULES, Schedule, schedule, value_and_grad
@@ -110,6 +112,25 @@ def test_with_policies():
     wanted = models.unpipelined(made, models.stage, lambda _, y: models.squares(y, targets), params, x)
     for policy in (jax.checkpoint_policies.dots_saveable, jax.checkpoint_policies.everything_saveable):
         models.assert_close(models.quick(models.of_vectors(made, remat=policy), params, x, targets), wanted)
+
+
+@pytest.mark.parametrize("remat", [True, False])
+def test_of_stages_that_scan_over_layers(remat):
+    made = schedule("zb-h1", 2, 3)
+    params, (x, targets) = models.weights_of(made), models.vectors(6)
+    params = jax.tree.map(lambda leaf: np.stack([leaf, leaf + 0.1, leaf - 0.1], 1), params)
+
+    def stage(weights, x):
+        gain = weights["bias"].mean()  # of all layers: a sum over the rounds of the scan
+
+        def layer(x, of_layer):
+            return models.stage(of_layer, x) * jnp.cos(gain), None
+
+        return jax.lax.scan(layer, x, weights)[0]
+
+    step = value_and_grad(stage, models.squares, schedule=made, axis_name="stage", mesh=models.mesh(2), remat=remat)
+    wanted = models.unpipelined(made, stage, lambda _, y: models.squares(y, targets), params, x)
+    models.assert_close(models.quick(step, params, x, targets), wanted)
 
 
 def test_two_calls_add_up_to_one_of_twice_the_examples():

@@ -258,7 +258,7 @@ class Engine:
 
 def sum_dtype(dtype: Any) -> Any:
     """Return the type in which values of a type are summed up: float32 at least."""
-    return jnp.promote_types(dtype, jnp.float32)
+    return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
 
 
 def _run_if(on: Any, step: Callable[[State], State], state: State, *names: str, reads: tuple[str, ...] = ()) -> State:

@@ -31,8 +31,8 @@ class Rng:
             number: of the layer within the stage.
             of: how many layers each stage has.
         """
-        # Layers are counted from 1, since the stage of the embedding is -1.
-        return jax.random.fold_in(self.key, (jnp.asarray(self.stage, jnp.int32) + 1) * of + number)
+        # 0 is for the embedding, whose stage is -1.
+        return jax.random.fold_in(self.key, jnp.asarray(self.stage, jnp.int32) * of + number + 1)
 
     def examples_of(self, number: Any = 0, *, of: int = 1) -> Any:
         """Return a key for each example in a layer, shaped (examples of the microbatch,)."""

@@ -4,7 +4,7 @@ The half for the input are the equations that the cotangents of the input depend
 rest, and on what crosses from the first half: no equation is in both, so no product is computed twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -67,12 +67,27 @@ def read_by(equations: Sequence[Any], results: Iterable[Any] = ()) -> set[Any]:
     return {atom for atom in atoms if not isinstance(atom, _jax.Literal)}
 
 
-def run(equations: Sequence[Any], env: dict[Any, Any], results: Sequence[Any]) -> list[Any]:
-    """Apply equations to the values of variables, and return what the results are."""
+def run(
+    equations: Sequence[Any],
+    env: dict[Any, Any],
+    results: Sequence[Any],
+    apply: Callable[[Any, list[Any]], list[Any] | None] | None = None,
+) -> list[Any]:
+    """Apply equations to the values of variables, and return what the results are.
+
+    Args:
+        equations: in order.
+        env: values of the variables that they read.
+        results: variables.
+        apply: applies some equations in another way; for the others it returns None.
+    """
     env = dict(env)
     for eqn in equations:
-        with _jax.equation_context(eqn):
-            made = _jax.rebind(eqn, [_value(env, atom) for atom in eqn.invars])
+        values = [_value(env, atom) for atom in eqn.invars]
+        made = apply(eqn, values) if apply else None
+        if made is None:
+            with _jax.equation_context(eqn):
+                made = _jax.rebind(eqn, values)
         env |= zip(eqn.outvars, made, strict=True)
     return [_value(env, atom) for atom in results]
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from peerax import _jax
+from peerax.pipeline.executor._scans import with_scans_in_two
 from peerax.pipeline.executor._split import flattened, needed_for, read_by, run
 from peerax.pipeline.executor._tables import Keeps
 from peerax.pipeline.executor._trees import floating, gradient_like, with_floating, zeros
@@ -97,6 +98,9 @@ class _Traced:
         dy = [zeros(aval) for aval in floating(self.y)]
         traced = jax.make_jaxpr(backward)(left, dy)
         self.backward_jaxpr = flattened(traced, [*left, *dy])
+        if self.split:
+            of_x = [number >= len(self.weight_vars) for number in range(len(self.backward_jaxpr.out_avals))]
+            self.backward_jaxpr = with_scans_in_two(self.backward_jaxpr, of_x, [*left, *dy])
         jaxpr = self.backward_jaxpr.jaxpr
         self.backward_consts = dict(zip(jaxpr.constvars, self.backward_jaxpr.consts, strict=True))
         self.left_in, self.dy_in = jaxpr.invars[: len(self.left)], jaxpr.invars[len(self.left) :]
