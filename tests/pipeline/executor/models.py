@@ -8,8 +8,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from peerax.pipeline import value_and_grad
+from peerax.pipeline.executor._layout import stage_order
 
 WIDTH, WORDS, LENGTH = 8, 11, 3
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def stage(weights, x):
@@ -60,10 +62,9 @@ def mesh(ranks, *others, names=("stage",)):
 def weights_of(schedule, seed=0, dtype=np.float32):
     random = np.random.default_rng(seed)
 
-    order = sorted(range(schedule.stages), key=lambda stage: (schedule.placement[stage], stage))
     shapes = {"up": (WIDTH, 6), "bias": (6,), "mix": (6, 6), "down": (6, WIDTH)}
     made = {name: random.normal(size=(schedule.stages, *shape)) * 0.4 for name, shape in shapes.items()}
-    return {name: leaf[order].astype(dtype) for name, leaf in made.items()}
+    return {name: leaf[stage_order(schedule)].astype(dtype) for name, leaf in made.items()}
 
 
 def shared_of(head=False, seed=1):
@@ -88,7 +89,7 @@ def texts(examples, seed=3):
 def unpipelined(schedule, stage_fn, loss_of, params, x, shared=None):
     """Value and gradients of all stages after each other; loss_of is of what the last one returns."""
 
-    places = np.argsort(sorted(range(schedule.stages), key=lambda stage: (schedule.placement[stage], stage)))
+    places = np.argsort(stage_order(schedule))
 
     def loss(both):
         weights, shared = both
@@ -103,8 +104,21 @@ def unpipelined(schedule, stage_fn, loss_of, params, x, shared=None):
 
 def quick(function, *args):
     """Run a function once: less time for the compiler, more for the program."""
-    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    return jax.jit(function).lower(*args).compile(compiler_options=options)(*args)
+    return jax.jit(function, compiler_options=QUICK)(*args)
+
+
+def of_squares(schedule, params, x, targets):
+    """The same of the small stages and the squares, which is compiled once for each number of stages and examples."""
+    order = stage_order(schedule)
+    value, grads = _of_squares(jax.tree.map(lambda leaf: leaf[np.argsort(order)], params), x, targets)
+    return value, jax.tree.map(lambda leaf: np.asarray(leaf)[order], grads)
+
+
+@functools.partial(jax.jit, compiler_options=QUICK)
+@jax.value_and_grad
+def _of_squares(in_order, x, targets):
+    y, _ = jax.lax.scan(lambda y, of_stage: (stage(of_stage, y), None), x, in_order)
+    return squares(y, targets)
 
 
 def assert_close(got, wanted, tolerance=1e-6):

@@ -52,7 +52,7 @@ def test_aux_of_every_stage_and_of_the_loss():
 
 def test_keys_are_those_of_layers_and_examples():
     """The same dropout for any number of ranks, stages and microbatches, and of shards of the data."""
-    layers = 4
+    layers = 2
     random = np.random.default_rng(5)
     weights = random.normal(size=(layers, models.WIDTH, models.WIDTH)).astype(np.float32)
     x, targets = models.vectors(8)
@@ -74,12 +74,7 @@ def test_keys_are_those_of_layers_and_examples():
         return models.squares(y, targets)
 
     wanted = jax.jit(jax.value_and_grad(whole))(weights)
-    for name, ranks, microbatches, shards in (
-        ("1f1b", 1, 2, 1),
-        ("zb-h1", 2, 4, 2),
-        ("zbv", 2, 2, 1),
-        ("1f1b", 4, 8, 1),
-    ):
+    for name, ranks, microbatches, shards in (("1f1b", 1, 2, 1), ("zb-h1", 2, 4, 2)):
         made = schedule(name, ranks, microbatches)
         each = layers // made.stages
 
@@ -204,7 +199,7 @@ def test_any_pytree_goes_from_stage_to_stage():
 def test_evaluation_with_other_microbatches(name):
     made = schedule(name, 2, 4)
     params, (x, targets) = models.weights_of(made), models.vectors(14)
-    wanted = models.unpipelined(made, models.stage, lambda _, y: models.squares(y, targets), params, x)[0]
+    wanted = models.of_squares(made, params, x, targets)[0]
     options = {"schedule": made, "axis_name": "stage", "mesh": models.mesh(2)}
     got = models.quick(evaluate(models.stage, models.squares, microbatches=7, **options), params, x, targets)
     models.assert_close(got, wanted)
