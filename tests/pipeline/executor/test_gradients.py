@@ -133,6 +133,38 @@ def test_of_stages_that_scan_over_layers(remat):
     models.assert_close(models.quick(step, params, x, targets), wanted)
 
 
+@jax.custom_vjp
+def doubled(x):
+    return 2 * x
+
+
+doubled.defvjp(lambda x: (2 * x, ()), lambda _, g: (3 * g,))  # not what it would be otherwise
+
+
+@pytest.mark.parametrize("remat", [True, False])
+def test_of_stages_of_all_kinds_of_equations(remat):
+    """Rules of one's own, branches, loops, sorting and whole numbers, with backwards in halves."""
+    made = schedule("zb-h1", 2, 3)
+    params, (x, targets) = models.weights_of(made), models.vectors(6)
+
+    @jax.checkpoint
+    def inner(weights, x):
+        return jax.nn.gelu(doubled(x) @ weights["up"]) + jax.nn.relu(weights["bias"])
+
+    def stage(weights, x):
+        hidden = jax.jit(inner)(weights, x)
+        best = jax.lax.top_k(hidden, 2)[1]
+        chosen = jnp.where(jnp.arange(6) == best[:, :1], hidden, 0) + jnp.sort(hidden)
+        mixed = jax.lax.fori_loop(0, 2, lambda _, h: jnp.tanh(h @ weights["mix"]), chosen)
+        sign = weights["bias"][0] > 0
+        y = jax.lax.cond(sign, lambda m: m @ weights["down"], lambda m: jnp.sin(m) @ weights["down"], mixed)
+        return x + jax.nn.softmax(y) * jax.lax.stop_gradient(hidden.mean(-1, keepdims=True))
+
+    step = value_and_grad(stage, models.squares, schedule=made, axis_name="stage", mesh=models.mesh(2), remat=remat)
+    wanted = models.unpipelined(made, stage, lambda _, y: models.squares(y, targets), params, x)
+    models.assert_close(models.quick(step, params, x, targets), wanted)
+
+
 def test_two_calls_add_up_to_one_of_twice_the_examples():
     half, whole = schedule("1f1b", 2, 2), schedule("1f1b", 2, 4)
     params, (x, targets) = models.weights_of(half), models.vectors(8)

@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import peerax
-from peerax.pipeline import Rng, Schedule, evaluate, schedule, stack_stages, unstack_stages, value_and_grad
+from peerax.pipeline import Schedule, evaluate, schedule, stack_stages, unstack_stages, value_and_grad
 from peerax.pipeline.executor._run import Plan
 from tests.pipeline.executor import models
 
@@ -65,12 +65,13 @@ def test_keys_are_those_of_layers_and_examples():
     def embed(shared, x, rng):
         return x * jax.vmap(lambda key: jax.random.uniform(key, ()))(rng.examples_of())[:, None] * shared
 
+    def keys(number):
+        return jax.vmap(lambda example: jax.random.fold_in(jax.random.fold_in(key, number), example))(jnp.arange(8))
+
     def whole(weights):
-        rng = Rng(key, jnp.int32(-1), jnp.arange(8))
-        y = embed(1.0, x, rng)
+        y = x * jax.vmap(lambda key: jax.random.uniform(key, ()))(keys(0))[:, None]
         for number in range(layers):
-            rng = Rng(key, jnp.int32(number), jnp.arange(8))
-            y = layer(weights[number], y, rng.examples_of())
+            y = layer(weights[number], y, keys(number + 1))
         return models.squares(y, targets)
 
     wanted = jax.jit(jax.value_and_grad(whole))(weights)
