@@ -84,6 +84,7 @@ class Engine:
         state = {
             "out": [jax.tree.map(lambda aval: zeros(aval, fill=self.fill), y) for _ in range(self.table.buffers)],
             "message": ring(y, "message"),
+            "left": _jax.make_varying(jnp.int32(0), (self.axis_name,)),
             "loss": scalar,
             "weight": scalar,
             "aux": jax.tree.map(lambda aval: zeros(aval, (self.chunks, self.microbatches)), stage.aux),
@@ -252,7 +253,9 @@ class Engine:
         for number, (token, channel) in enumerate(zip(tokens, channels, strict=True)):
             sent = jax.tree.map(jax.typeof, state["out"][channel.buffer])
             arrived = ops.precv(token, sent, self.axis_name, channel.perm, tag=number)
-            message = write(message, row[f"arrival_{number}"], arrived)
+            # What is left of the last step is 0. It says to the compiler that all slots have been read, or it would
+            # copy the whole ring.
+            message = write(message, row[f"arrival_{number}"] + state["left"], arrived)
         return state | {"message": message}
 
 
@@ -270,8 +273,8 @@ def _run_if(on: Any, step: Callable[[State], State], state: State, *names: str, 
         made = step(fixed | changing)
         return left - 1, {name: varying_like(made[name], changing[name]) for name in names}
 
-    _, changed = lax.while_loop(lambda carry: carry[0] > 0, round_, (on, {name: state[name] for name in names}))
-    return state | changed
+    left, changed = lax.while_loop(lambda carry: carry[0] > 0, round_, (on, {name: state[name] for name in names}))
+    return state | changed | {"left": left}
 
 
 def _add(sums: Any, more: Any) -> Any:

@@ -70,5 +70,10 @@ def write(ring: Any, index: Any, value: Any) -> Any:
 
 def add_to(sums: Any, index: Any, leaves: Any) -> Any:
     """Return sums with something added at a place along the first dimension, in the precision of the sums."""
-    now = read(sums, index)
-    return write(sums, index, jax.tree.map(lambda old, new: old + new.astype(old.dtype), now, leaves))
+
+    def add(old, new):
+        if old.shape[0] == 1:  # in place, while XLA would copy what it puts into the whole
+            return old + new.astype(old.dtype)[None]
+        return write(old, index, read(old, index) + new.astype(old.dtype))
+
+    return jax.tree.map(add, sums, leaves)
