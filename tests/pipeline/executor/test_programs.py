@@ -49,6 +49,18 @@ def test_it_is_proved_and_has_two_exchanges_in_a_tick(name):
     assert len(re.findall(r'"?stablehlo\.all_reduce"?\(', text)) == 1
 
 
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zbv"])
+def test_the_loop_copies_no_ring_and_no_sums(name):
+    made = schedule(name, 4, 8)
+    step = jax.jit(models.of_vectors(made, remat=False), compiler_options=models.QUICK)
+    text = step.lower(*arguments(made, 32)).compile().as_text()
+    in_loop = [part for part in text.split("\n\n") if 'custom_call_target="peerax_exchange' in part]
+    assert len(in_loop) == 1
+    copied = re.findall(r"= \w+\[([\d,]*)\]\S* copy\(", in_loop[0])
+    largest = max(np.prod([int(size) for size in dims.split(",") if size], initial=1) for dims in copied)
+    assert largest <= 4 * models.WIDTH  # a message
+
+
 def products(function, *operands):
     text = jax.jit(function).lower(*operands).compile().as_text()
     return text.count(" dot(")
