@@ -50,6 +50,25 @@ def test_aux_of_every_stage_and_of_the_loss():
     assert aux.loss[1].dtype == bool and (aux.loss[1] == (y.reshape(2, 4, -1).mean((0, 2)) > 0)).all()
 
 
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
+def test_constants_of_stages(name):
+    """A mask is the same on all ranks, and is not kept for each microbatch; so is what a stage counts."""
+    made = schedule(name, 2, 3)
+    params, (x, targets) = models.weights_of(made), models.vectors(6)
+
+    def masked(weights, x):
+        return models.stage(weights, x) * jnp.where(jnp.arange(models.WIDTH) > 2, 0.5, 1.0)
+
+    options = {"schedule": made, "axis_name": "stage", "mesh": models.mesh(2), "has_aux": True, "remat": False}
+    step = value_and_grad(
+        lambda w, x: (masked(w, x), jnp.int32(2)), lambda y, t: (models.squares(y, t), jnp.float32(3)), **options
+    )
+    (value, aux), grads = models.quick(step, params, x, targets)
+    wanted = models.unpipelined(made, masked, lambda _, y: models.squares(y, targets), params, x)
+    models.assert_close((value, grads), wanted)
+    assert (aux.stages == np.full((2, 3), 2, np.int32)).all() and (aux.loss == np.full(3, 3.0, np.float32)).all()
+
+
 def test_keys_are_those_of_layers_and_examples():
     """The same dropout for any number of ranks, stages and microbatches, and of shards of the data."""
     layers = 2

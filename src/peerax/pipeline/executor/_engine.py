@@ -78,18 +78,20 @@ class Engine:
         stage, slots, y = self.f.stage, self.table.slots, self.f.stage.y
 
         def ring(types, name):
-            return jax.tree.map(lambda aval: zeros(aval, (slots[name] + 1,), fill=self.fill), types)
+            return self._everywhere(jax.tree.map(lambda aval: zeros(aval, (slots[name] + 1,), fill=self.fill), types))
 
-        scalar = self._scalar()
+        scalar = self._everywhere(jnp.float32(0))
         state = {
             "out": [jax.tree.map(lambda aval: zeros(aval, fill=self.fill), y) for _ in range(self.table.buffers)],
             "message": ring(y, "message"),
             "left": _jax.make_varying(jnp.int32(0), (self.axis_name,)),
             "loss": scalar,
             "weight": scalar,
-            "aux": jax.tree.map(lambda aval: zeros(aval, (self.chunks, self.microbatches)), stage.aux),
-            "loss_aux": jax.tree.map(
-                lambda aval: self._everywhere(zeros(aval, (self.microbatches,))), self._loss_types()[1]
+            "aux": self._everywhere(
+                jax.tree.map(lambda aval: zeros(aval, (self.chunks, self.microbatches)), stage.aux)
+            ),
+            "loss_aux": self._everywhere(
+                jax.tree.map(lambda aval: zeros(aval, (self.microbatches,)), self._loss_types()[1])
             ),
         }
         if self.table.has:
@@ -97,20 +99,20 @@ class Engine:
                 "input": ring(stage.input, "input"),
                 "both": ring(stage.both, "both"),
                 "between": ring(stage.between, "between"),
-                "stages": jax.tree.map(lambda w: self._everywhere(zeros(w, dtype=sum_dtype(w.dtype))), self.f.weights),
-                "shared": jax.tree.map(lambda w: self._everywhere(zeros(w, dtype=sum_dtype(w.dtype))), self.f.shared),
+                "stages": self._sums(self.f.weights),
+                "shared": self._sums(self.f.shared),
             }
         return state
 
-    def _scalar(self):
-        return self._everywhere(jnp.float32(0))
+    def _sums(self, tree):
+        return self._everywhere(jax.tree.map(lambda leaf: zeros(leaf, dtype=sum_dtype(leaf.dtype)), tree))
 
-    def _everywhere(self, x):
-        """What is summed up on each rank by itself differs from rank to rank, as the messages do."""
+    def _everywhere(self, tree):
+        """What each rank writes by itself differs from rank to rank, as the messages do."""
         varying = frozenset({self.axis_name})
         for leaf in jax.tree.leaves(self.f.stage.y):
             varying |= _jax.varying(leaf)
-        return _jax.make_varying(x, tuple(varying))
+        return jax.tree.map(lambda leaf: _jax.make_varying(leaf, tuple(varying)), tree)
 
     def _loss_types(self):
         y = jax.tree.map(zeros, self.f.stage.y)

@@ -111,11 +111,11 @@ class _Traced:
         """Say for each value that the forward left whether it is kept, and for which half."""
         jaxpr = self.forward_jaxpr.jaxpr
         here = {*self.weight_vars, *self.context_vars, *jaxpr.constvars}
-        # What follows from weights alone is computed again; what follows from the context, such as a mask, is kept.
+        # What follows from weights and constants alone is computed again; what follows from keys is kept.
         of_weights = {*self.weight_vars, *jaxpr.constvars}
         self.again = []
         for eqn in jaxpr.eqns:
-            if not eqn.effects and read_by([eqn]) <= of_weights and eqn.invars:
+            if not eqn.effects and read_by([eqn]) <= of_weights:
                 of_weights |= set(eqn.outvars)
                 self.again.append(eqn)
         wanted = {v for v in self.left if not isinstance(v, _jax.Literal)} & of_weights
