@@ -1,0 +1,89 @@
+"""A record: one error that people meet, what it means, a program that produces it and the fixed one."""
+
+from dataclasses import dataclass
+
+from peerax.diagnostics._template import Template
+
+
+@dataclass(frozen=True)
+class Example:
+    """Hold a program of a record, and what it needs to run.
+
+    code: the text of the program. devices: of the CPU. env: variables of the environment. platform: what the program
+    lowers or compiles for, if not the CPU. alone: it must have a process of its own, which it may end. processes: how
+    many processes of JAX run it together.
+    """
+
+    code: str
+    devices: int = 1
+    env: tuple[tuple[str, str], ...] = ()
+    platform: str | None = None
+    alone: bool = False
+    processes: int = 1
+
+    def standalone(self) -> str:
+        """Return the program with the environment that it needs set in its first lines."""
+        environment = dict(self.env)
+        if self.devices > 1:
+            environment.setdefault("JAX_PLATFORMS", "cpu")
+            environment.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={self.devices}")
+        lines = [f'os.environ["{name}"] = "{value}"' for name, value in environment.items()]
+        return "\n".join(["import os", "", *lines, "", self.code]) if lines else self.code
+
+
+@dataclass(frozen=True)
+class Record:
+    """Describe one error: how it is recognised, what it means, and how it is fixed.
+
+    slug: its name, which is that of its file. origin: who raises it, "jax", "xla" or "peerax". code: of peerax, or
+    None. exception: the last name of the class. message: the template, with {placeholders}. raised_in: files of the
+    raise statement below site-packages, none where it is native code. versions: those of jax in which the failing
+    program fails so; fixed_versions: those in which the fixed program runs. body: the whole page as Markdown; meaning,
+    when, situations, why and fix are parts of it.
+    """
+
+    slug: str
+    origin: str
+    exception: str
+    message: str
+    title: str
+    body: str
+    meaning: str
+    when: tuple[str, ...]
+    situations: tuple[str, ...]
+    why: str
+    fix: str
+    failing: Example
+    fixed: Example
+    handling: str
+    prevention: tuple[str, ...]
+    raised_in: tuple[str, ...] = ()
+    versions: str = ""
+    fixed_versions: str = ""
+    severity: str = "error"
+    tags: tuple[str, ...] = ()
+    code: str | None = None
+    background: str | None = None
+    validation: str | None = None
+    type_guard: str | None = None
+    try_catch: str | None = None
+
+    @property
+    def template(self) -> Template:
+        """Return the message in the form that finds it in a text."""
+        return Template.of(self.message)
+
+    @property
+    def heading(self) -> str:
+        """Return the error as the last line of a traceback shows it."""
+        return f"{self.exception}: {self.message}"
+
+    def names(self, exception: str) -> bool:
+        """Whether a class, by its last name, is that of the record."""
+        if self.code is not None and exception in ("PeeraxError", *_OF_RUN_TIME):
+            return True  # what is found on a rank while it runs arrives in an error of JAX's run time
+        return exception == self.exception or {exception, self.exception} <= _OF_RUN_TIME
+
+
+# XlaRuntimeError is the name that JaxRuntimeError has in older versions and in some tracebacks.
+_OF_RUN_TIME = {"JaxRuntimeError", "XlaRuntimeError"}
