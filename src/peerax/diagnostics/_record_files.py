@@ -152,12 +152,14 @@ def _examples(text: str) -> Iterator[tuple[set[str], Example]]:
                 options["env"] += ((name, setting),)
             elif key == "platform" and value in ("cuda", "rocm", "tpu"):
                 options["platform"] = value
+            elif key == "needs" and value.isidentifier():
+                options["needs"] = value
             elif word == "alone":
                 options["alone"] = True
             elif key == "fails":
                 words.add("fails")
             else:
-                valid = "fails, devices=4, processes=2, env=NAME=VALUE, platform=cuda|rocm|tpu, alone"
+                valid = "fails, devices=4, processes=2, env=NAME=VALUE, platform=cuda|rocm|tpu, needs=PACKAGE, alone"
                 raise ValueError(f"its code block has the word {word!r}; valid are {valid}")
         yield words, Example(code=match["code"], **options)
 
