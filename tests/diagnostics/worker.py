@@ -1,5 +1,7 @@
-"""Run programs one after the other in this process, and say how each ended. Started by executed.py, with the files of
-the programs and, last, the file for the outcomes, which gets a line of JSON for each program as soon as it has ended."""
+"""Run programs one after the other in this process, and say how each ended. Started by executed.py.
+
+Its words are the files of the programs and, last, the file for the outcomes: a line of JSON for each that has ended.
+"""
 
 import json
 import os
@@ -28,7 +30,7 @@ def run(path: str) -> dict:
 
 
 def run_apart(path: str) -> dict:
-    """Run one program so that it leaves nothing behind: JAX's contexts belong to a thread, its settings are restored."""
+    """Run one program so that it leaves nothing behind: in a thread, to which JAX's contexts belong."""
     settings, environment, outcomes = dict(jax.config.values), dict(os.environ), []
     thread = threading.Thread(target=lambda: outcomes.append(run(path)), daemon=True)
     thread.start()

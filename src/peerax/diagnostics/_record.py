@@ -10,8 +10,8 @@ class Example:
     """Hold a program of a record, and what it needs to run.
 
     code: the text of the program. devices: of the CPU. env: variables of the environment. platform: what the program
-    lowers or compiles for, if not the CPU. needs: a package that must be installed. alone: it must have a process of its
-    own, which it may end. processes: how many processes of JAX run it together.
+    lowers or compiles for, if not the CPU. needs: a package that must be installed. alone: it must have a process of
+    its own, which it may end. processes: how many processes of JAX run it together.
     """
 
     code: str
