@@ -45,6 +45,11 @@ def find(text: str, among: Iterable[Record] | None = None) -> Found:
     return Found(tuple(matches), () if matches else _near(pasted, known))
 
 
+def looks_like_code(text: str) -> bool:
+    """Whether a text is a code, known or not: one of peerax (PX203, 203) or of its linter (PXL001)."""
+    return re.fullmatch(r"(?i)(?:PXL?)?\d{3,4}", text.strip()) is not None
+
+
 def named_by(text: str, known: Iterable[Record]) -> Record | None:
     """Return the record whose name a text is: PX203, px203 and 203 name the same one."""
     name = text.strip()

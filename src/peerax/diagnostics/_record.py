@@ -79,6 +79,17 @@ class Record:
         """Return the error as the last line of a traceback shows it."""
         return f"{self.exception}: {self.message}"
 
+    def page(self) -> str:
+        """Return all that is known of the error as Markdown."""
+        head, _, rest = self.body.partition("\n\n")
+        facts = [] if self.code else [f"    {self.heading}", f"Raised by {_WHO[self.origin]}{self._where()}."]
+        prevention = ["## Prevention", "\n".join(f"- {item}" for item in (self.handling, *self.prevention))]
+        return "\n\n".join([head, *facts, rest.rstrip("\n"), *prevention]) + "\n"
+
+    def _where(self) -> str:
+        files = f" in {', '.join(f'`{file}`' for file in self.raised_in)}" if self.raised_in else ""
+        return f"{files}, seen with JAX {self.versions}" if self.versions else files
+
     def names(self, exception: str) -> bool:
         """Whether a class, by its last name, is that of the record."""
         if self.code is not None and exception in ("PeeraxError", *_OF_RUN_TIME):
@@ -86,5 +97,6 @@ class Record:
         return exception == self.exception or {exception, self.exception} <= _OF_RUN_TIME
 
 
+_WHO = {"jax": "JAX", "xla": "XLA", "peerax": "peerax"}
 # XlaRuntimeError is the name that JaxRuntimeError has in older versions and in some tracebacks.
 _OF_RUN_TIME = {"JaxRuntimeError", "XlaRuntimeError"}
