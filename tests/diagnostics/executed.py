@@ -4,6 +4,7 @@ A program that fails is done when it fails, so hundreds of them take little more
 environment. Its outcome is the exception, and the text that its user would see.
 """
 
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -30,11 +31,15 @@ _LIMIT_ALONE_S = 100
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold how a program ended: the name of its exception, or None; for a signal, the signal's name."""
+    """Hold how a program ended: the name of its exception, or None; for a signal, the signal's name.
+
+    shown: what its user would see. raised_at: file and line of the innermost frame of the traceback.
+    """
 
     exception: str | None
-    message: str
-    shown: str
+    message: str = ""
+    shown: str = ""
+    raised_at: tuple[str, int] | list = ()
 
 
 Key = tuple[str, str]  # (slug, "failing" or "fixed")
@@ -61,12 +66,26 @@ def outcomes() -> dict[Key, Outcome]:
     return execute(records().values())
 
 
-def execute(chosen: Iterable[Record]) -> dict[Key, Outcome]:
-    """Execute the programs of some records, and return how they ended."""
+@functools.cache
+def raised_at() -> dict[str, tuple[str, int]]:
+    """Return the file and line that raises the error of each record of JAX: without its filter of tracebacks."""
+    chosen = [record for record in records().values() if record.raised_in and not record.failing.alone]
+    done = execute(chosen, only="failing", env=(("JAX_TRACEBACK_FILTERING", "off"),))
+    return {slug: tuple(outcome.raised_at) for (slug, _), outcome in done.items()}
+
+
+def execute(chosen: Iterable[Record], only: str = "", env: tuple = ()) -> dict[Key, Outcome]:
+    """Execute the programs of some records, or only those of one name, and return how they ended.
+
+    env: variables of the environment in addition to the program's own.
+    """
     together: dict[tuple, dict[Key, Example]] = {}
     alone: dict[Key, Example] = {}
     for record in chosen:
         for name, example in executable(record):
+            if only not in ("", name):
+                continue
+            example = dataclasses.replace(example, env=(*example.env, *env))
             if example.alone or example.processes > 1:
                 alone[record.slug, name] = example
             else:
@@ -80,7 +99,7 @@ def execute(chosen: Iterable[Record]) -> dict[Key, Outcome]:
                 if len(done) < len(rest):  # the worker has ended with this one
                     key = next(key for key in rest if key not in done)
                     alone[key] = rest[key]
-                    found[key] = Outcome("pending", "", "")
+                    found[key] = Outcome("pending")
         for key, example in alone.items():
             found |= _run({key: example}, pathlib.Path(directory), _LIMIT_ALONE_S)
     return found

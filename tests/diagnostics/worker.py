@@ -23,10 +23,12 @@ def run(path: str) -> dict:
         exec(compile(code, path, "exec"), {"__name__": "__main__", "__file__": path})
     except BaseException as error:
         error.__traceback__ = error.__traceback__.tb_next  # without the frame of this function
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        raised_at = [frame.f_code.co_filename, line]
         ends = isinstance(error, SystemExit)  # Python shows its text, and no traceback
         shown = f"{error}\n" if ends else "".join(traceback.format_exception(error))
-        return {"exception": type(error).__name__, "message": str(error), "shown": shown}
-    return {"exception": None, "message": "", "shown": ""}
+        return {"exception": type(error).__name__, "message": str(error), "shown": shown, "raised_at": raised_at}
+    return {"exception": None}
 
 
 def run_apart(path: str) -> dict:
@@ -40,7 +42,7 @@ def run_apart(path: str) -> dict:
             jax.config.update(name, value)
     os.environ.clear()
     os.environ.update(environment)
-    return outcomes[0] if outcomes else {"exception": "hang", "message": "", "shown": f"not done after {LIMIT_S} s"}
+    return outcomes[0] if outcomes else {"exception": "hang", "shown": f"not done after {LIMIT_S} s"}
 
 
 def main() -> None:

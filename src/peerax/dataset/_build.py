@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peerax.dataset._extra import need
-from peerax.dataset._join import covers, in_native, mention_of, moved_to, native_files, site_of
+from peerax.dataset._join import covers, in_native, line_with, moved_to, native_files, site_of
 from peerax.dataset._packages import Package, package
 from peerax.dataset._sites import Site, harvest
 from peerax.diagnostics import Record, records
@@ -52,17 +52,21 @@ def build(names: Sequence[str] = tuple(PACKAGES.values())) -> Dataset:
     for name in names:
         source = package(name)
         sites = list(harvest(source.directory))
+        placed: list[Site | None] = []
         chosen = [record for record in records().values() if PACKAGES[record.origin] == name]
         natives = native_files(source) if any(not record.raised_in for record in chosen) else []
         for record in chosen:
             site = _place(record, sites, source)
+            placed.append(site)
             if site is None and _should_be_there(record) and not in_native(record, natives):
                 if is_in(record.versions):
                     gone[record.slug] = ", ".join(moved_to(record, sites)) or "nowhere"
                 else:
                     absent.append(record.slug)
             lines.append(json.dumps({"record": publish(record, source, site, now), "datasetVersion": now}))
-        uncovered[name] = tuple(site for site in sites if not any(covers(record, site) for record in chosen))
+        uncovered[name] = tuple(
+            site for site in sites if site not in placed and not any(covers(record, site) for record in chosen)
+        )
     return Dataset(tuple(lines), uncovered, gone, tuple(absent))
 
 
@@ -72,13 +76,14 @@ def _should_be_there(record: Record) -> bool:
 
 
 def _place(record: Record, sites: Iterable[Site], source: Package) -> Site | None:
-    if record.raised_in or record.code is not None:
-        if site := site_of(record, sites):
-            return site
-    if record.code is not None and (mention := mention_of(record.code, source)):
-        file, line = mention
-        text = (source.directory.parent / file).read_text(encoding="utf-8").splitlines()[line - 1]
-        return Site("PeeraxError", "", file, line, "", text, line, line, record.code)
+    if record.statement is not None:
+        files = (source.directory.parent / file for file in record.raised_in)
+        return line_with(record.statement, record.exception, files, source)
+    if (record.raised_in or record.code is not None) and (site := site_of(record, sites)):
+        return site
+    if record.code is not None:
+        files = (path for path in sorted(source.directory.rglob("*.py")) if "diagnostics" not in path.parts)
+        return line_with(f'"{record.code}"', record.exception, files, source)
     return None
 
 

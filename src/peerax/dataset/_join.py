@@ -1,13 +1,17 @@
 """Which raise site a record is about: by class and message, wherever the line has moved."""
 
+import difflib
+import mmap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from peerax.dataset._packages import Package
-from peerax.dataset._sites import Site
+from peerax.dataset._sites import Site, around
 from peerax.diagnostics import Record, Squeezed, Template
 
 # Fewer characters that agree say nothing.
 _LEAST = 10
+_SHARED = 30
 
 
 def covers(record: Record, site: Site) -> bool:
@@ -23,10 +27,26 @@ def covers(record: Record, site: Site) -> bool:
 
 def site_of(record: Record, sites: Iterable[Site]) -> Site | None:
     """Return the raise site of a record: in the files that it names, the one whose message is most like its own."""
-    found = [site for site in sites if covers(record, site)]
-    if record.raised_in:
-        found = [site for site in found if site.file in record.raised_in]
-    return min(found, key=lambda site: abs(len(site.message) - len(record.message)), default=None)
+    near = [site for site in sites if _may_raise(record, site)]
+    if found := [site for site in near if covers(record, site)]:
+        return min(found, key=lambda site: abs(len(site.message) - len(record.message)))
+    # Each of the two may have a placeholder for what the other spells out.
+    shared, _, site = max(((_shared(record, site), -i, site) for i, site in enumerate(near)), default=(0, 0, None))
+    return site if shared >= _SHARED else None
+
+
+def _may_raise(record: Record, site: Site) -> bool:
+    if record.code is not None:
+        return record.code == site.code
+    here = not record.raised_in or site.file in record.raised_in
+    function = site.function.rpartition(".")[2]
+    return here and record.names(site.exception) and record.function in (None, function)
+
+
+def _shared(record: Record, site: Site) -> int:
+    """Return the length of the longest text that both messages have."""
+    one, other = Squeezed(record.message).squeezed, Squeezed(site.message).squeezed
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).find_longest_match().size
 
 
 def moved_to(record: Record, sites: Iterable[Site]) -> list[str]:
@@ -34,14 +54,14 @@ def moved_to(record: Record, sites: Iterable[Site]) -> list[str]:
     return sorted({site.file for site in sites if covers(record, site)} - set(record.raised_in))
 
 
-def mention_of(code: str, package: Package) -> tuple[str, int] | None:
-    """Return where the source of peerax names one of its codes, where the syntax does not show that it raises it."""
-    for path in sorted(package.directory.rglob("*.py")):
-        if "diagnostics" in path.parts:
-            continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if f'"{code}"' in line:
-                return path.relative_to(package.directory.parent).as_posix(), number
+def line_with(piece: str, exception: str, files: Iterable[Path], package: Package) -> Site | None:
+    """Return the first line with a piece of code as a site: what raises there without a statement that does."""
+    for path in files:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            if piece in line:
+                file = path.relative_to(package.directory.parent).as_posix()
+                return Site(exception, "", file, number, "", *around(lines, number, number))
     return None
 
 
@@ -62,7 +82,5 @@ def _pieces(template: Template) -> Iterator[str]:
 
 
 def _holds(file: str, piece: bytes) -> bool:
-    import mmap
-
     with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return mapped.find(piece) >= 0

@@ -47,10 +47,14 @@ def sites(tree: ast.Module, lines: list[str], file: str) -> Iterator[Site]:
     visitor = _Visitor()
     visitor.visit(tree)
     for node, exception, message, function, code in sorted(visitor.found, key=lambda found: found[0].lineno):
-        start = max(1, node.lineno - _CONTEXT_LINES)
-        end = min(len(lines), (node.end_lineno or node.lineno) + _CONTEXT_LINES)
-        source = "\n".join(lines[start - 1 : end])
-        yield Site(exception, message, file, node.lineno, function, source, start, end, code)
+        context = around(lines, node.lineno, node.end_lineno or node.lineno)
+        yield Site(exception, message, file, node.lineno, function, *context, code)
+
+
+def around(lines: list[str], first: int, last: int) -> tuple[str, int, int]:
+    """Return lines and some around them: their text, and the numbers of the first and the last."""
+    start, end = max(1, first - _CONTEXT_LINES), min(len(lines), last + _CONTEXT_LINES)
+    return "\n".join(lines[start - 1 : end]), start, end
 
 
 class _Visitor(ast.NodeVisitor):

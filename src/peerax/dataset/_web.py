@@ -105,8 +105,7 @@ def _page(record: Record, renderer: Any, url: str | None, around: tuple[Record, 
     if url:
         facts.append(f'<a href="{html.escape(url)}">source</a>')
     tags = "".join(f'<span class="tag">{html.escape(tag)}</span>' for tag in record.tags)
-    prevention = "".join(f"- {item}\n" for item in (record.handling, *record.prevention))
-    text = record.body.partition("\n")[2] + f"\n## Prevention\n\n{prevention}"
+    text = record.page().partition("\n")[2].replace(record.facts(), "", 1)
     message = "" if record.code else f'<pre class="message">{html.escape(record.heading)}</pre>'
     return "\n".join(
         [

@@ -61,6 +61,8 @@ def _rank(record: Record, pasted: Pasted) -> tuple[int, ...] | None:
     """Return how well a record fits, or None; a larger one is better."""
     if record.code is not None and record.code in pasted.codes:
         return (1, pasted.codes[record.code])
+    if not record.may_be_about(pasted.text):
+        return None
     fits = []
     for start, _ in record.template.find(pasted.squeezed):
         index = pasted.head_of(start)

@@ -38,9 +38,10 @@ class Record:
 
     slug: its name, which is that of its file. origin: who raises it, "jax", "xla" or "peerax". code: of peerax, or
     None. exception: the last name of the class. message: the template, with {placeholders}. raised_in: files of the
-    raise statement below site-packages, none where it is native code. versions: those of jax in which the failing
-    program fails so; fixed_versions: those in which the fixed program runs. body: the whole page as Markdown; meaning,
-    when, situations, why and fix are parts of it.
+    raise statement below site-packages, none where it is native code. function: the one that raises it, where several
+    in a file do. statement: a piece of the line that makes the error, where no raise statement has the message.
+    versions: those of jax in which the failing program fails so; fixed_versions: those in which the fixed program runs.
+    body: the whole page as Markdown; meaning, when, situations, why and fix are parts of it.
     """
 
     slug: str
@@ -59,6 +60,8 @@ class Record:
     handling: str
     prevention: tuple[str, ...]
     raised_in: tuple[str, ...] = ()
+    function: str | None = None
+    statement: str | None = None
     versions: str = ""
     fixed_versions: str = ""
     severity: str = "error"
@@ -82,13 +85,28 @@ class Record:
     def page(self) -> str:
         """Return all that is known of the error as Markdown."""
         head, _, rest = self.body.partition("\n\n")
-        facts = [] if self.code else [f"    {self.heading}", f"Raised by {_WHO[self.origin]}{self._where()}."]
-        prevention = ["## Prevention", "\n".join(f"- {item}" for item in (self.handling, *self.prevention))]
-        return "\n\n".join([head, *facts, rest.rstrip("\n"), *prevention]) + "\n"
+        prevention = [
+            "## Prevention",
+            f"Where it is raised: {self.handling}.",
+            "\n".join(f"- {item}" for item in self.prevention),
+        ]
+        return "\n\n".join([head, *filter(None, [self.facts()]), rest.rstrip("\n"), *prevention]) + "\n"
+
+    def facts(self) -> str:
+        """Return how the error looks and who raises it, as Markdown; a code says it in its title."""
+        return "" if self.code else f"    {self.heading}\n\nRaised by {_WHO[self.origin]}{self._where()}."
 
     def _where(self) -> str:
         files = f" in {', '.join(f'`{file}`' for file in self.raised_in)}" if self.raised_in else ""
         return f"{files}, seen with JAX {self.versions}" if self.versions else files
+
+    def may_be_about(self, text: str) -> bool:
+        """Whether a text that has the message may be about this error.
+
+        What Python itself says, such as "list index out of range", says too little alone: the text must name something
+        that the error is about, too.
+        """
+        return self.statement is None or any(tag in text for tag in (*self.tags, *self.raised_in))
 
     def names(self, exception: str) -> bool:
         """Whether a class, by its last name, is that of the record."""

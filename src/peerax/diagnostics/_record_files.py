@@ -13,7 +13,7 @@ from peerax.diagnostics._template import Template
 
 _LISTS_OF_TEXT = {"raised_in", "tags", "prevention"}
 _NEEDED = {"origin", "class", "message", "raised_in", "versions", "severity", "tags", "handling", "prevention"}
-_OPTIONAL = {"fixed_versions", "background", "validation", "type_guard", "try_catch"}
+_OPTIONAL = {"fixed_versions", "background", "function", "statement", "validation", "type_guard", "try_catch"}
 _ORIGINS = ("jax", "xla", "peerax")
 _SEVERITIES = ("error", "warning", "fatal")
 # A shorter message would be found in texts that are about something else.
