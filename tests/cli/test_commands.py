@@ -17,10 +17,12 @@ def test_version(capsys):
 def test_no_command_shows_them(capsys):
     assert main([]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and all(command in err for command in ("run", "check", "trace", "schedule", "doctor", "explain"))
+    assert out == "" and all(
+        command in err for command in ("run", "check", "trace", "schedule", "doctor", "explain", "records")
+    )
 
 
-@pytest.mark.parametrize("command", ["run", "check", "trace", "schedule", "doctor", "explain"])
+@pytest.mark.parametrize("command", ["run", "check", "trace", "schedule", "doctor", "explain", "records"])
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from peerax.diagnostics._pages import near_codes, normalise
 from peerax.diagnostics._pasted import Pasted
 from peerax.diagnostics._record import Record
 from peerax.diagnostics._record_files import records
@@ -42,7 +43,7 @@ def find(text: str, among: Iterable[Record] | None = None) -> Found:
     ranks = {record.slug: rank for record in known if (rank := _rank(record, pasted)) is not None}
     matches = sorted((record for record in known if record.slug in ranks), key=lambda record: ranks[record.slug])
     matches.reverse()
-    return Found(tuple(matches), () if matches else _near(pasted, known))
+    return Found(tuple(matches), () if matches else _near(text, pasted, known))
 
 
 def looks_like_code(text: str) -> bool:
@@ -72,12 +73,17 @@ def _rank(record: Record, pasted: Pasted) -> tuple[int, ...] | None:
     return max(fits, default=None)
 
 
-def _near(pasted: Pasted, known: Iterable[Record]) -> tuple[Record, ...]:
+def _near(text: str, pasted: Pasted, known: Iterable[Record]) -> tuple[Record, ...]:
+    if looks_like_code(text):
+        codes = near_codes(normalise(text))
+        return tuple(record for code in codes for record in known if record.slug == code)
     messages = [_words(message) for message in pasted.messages()[:3]]
     scores: dict[str, float] = {}
     for record in known:
         template = _words(" ".join(record.template.literals))
-        scores[record.slug] = max(_likeness(message, template) for message in messages)
+        scores[record.slug] = max(
+            max(_likeness(message, template), _likeness(message, record.slug)) for message in messages
+        )
     likely = sorted((record for record in known if scores[record.slug] >= _NEAR), key=lambda r: -scores[r.slug])
     return tuple(likely[:_MOST_NEAR])
 
