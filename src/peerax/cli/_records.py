@@ -170,11 +170,14 @@ def _pages(namespace: argparse.Namespace) -> int:
 
     from peerax.dataset import build, pages
 
-    published = [json.loads(line)["record"] for line in build().lines]
-    made = pages({record["slug"]: record["githubUrl"] for record in published if record["githubUrl"]})
     out = Path(namespace.out)
     try:
         out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"cannot write {namespace.out}: {error.strerror}") from None
+    published = [json.loads(line)["record"] for line in build().lines]
+    made = pages({record["slug"]: record["githubUrl"] for record in published if record["githubUrl"]})
+    try:
         for name, text in made.items():
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:

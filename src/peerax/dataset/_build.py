@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peerax.dataset._extra import need
-from peerax.dataset._join import covers, in_native, line_with, moved_to, native_files, site_of
+from peerax.dataset._join import covers, in_native, line_with, moved_to, native_files, site_of, text_of
 from peerax.dataset._packages import Package, package
 from peerax.dataset._sites import Site, harvest
 from peerax.diagnostics import Record, records
@@ -84,7 +84,7 @@ def _place(record: Record, sites: Iterable[Site], source: Package) -> Site | Non
     if record.code is not None:
         files = (path for path in sorted(source.directory.rglob("*.py")) if "diagnostics" not in path.parts)
         return line_with(f'"{record.code}"', record.exception, files, source)
-    return None
+    return text_of(record, source)
 
 
 def is_in(versions: str) -> bool:

@@ -1,6 +1,7 @@
 """Check a file of records: against the schema, and by running the fix of each record."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,8 +74,14 @@ def read(lines: Iterable[str]) -> tuple[int, list[Problem], list[Fix]]:
 
 def _violations(validator: Any, value: Any) -> Iterator[str]:
     for error in sorted(validator.iter_errors(value), key=lambda error: error.json_path):
-        where = error.json_path.removeprefix("$.") or "the line"
+        where = error.json_path.removeprefix("$").removeprefix(".") or "the line"
         yield f"{where}: {error.message if len(error.message) < 300 else error.message[:300] + '...'}"
+    match value:
+        case {"record": {"messagePattern": str(pattern)}}:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                yield f"record.messagePattern: {pattern!r} is not a regular expression of Python: {error}"
 
 
 def run_fixes(

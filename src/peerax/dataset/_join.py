@@ -1,16 +1,18 @@
 """Which raise site a record is about: by class and message, wherever the line has moved."""
 
+import ast
 import difflib
+import functools
 import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from peerax.dataset._packages import Package
-from peerax.dataset._sites import Site, around
+from peerax.dataset._sites import Site, around, texts
 from peerax.diagnostics import Record, Squeezed, Template
 
 # Fewer characters that agree say nothing.
-_LEAST = 10
+_LEAST = 20
 _SHARED = 30
 
 
@@ -21,8 +23,8 @@ def covers(record: Record, site: Site) -> bool:
     if not record.names(site.exception):
         return False
     made, written = Template.of(site.message), record.template
-    within = made.weight >= _LEAST and bool(made.find(Squeezed(record.message)))
-    return within or bool(written.find(Squeezed(site.message)))
+    within = made.weight >= _LEAST and bool(made.find(_squeezed(record.message)))
+    return within or bool(written.find(site.squeezed))
 
 
 def site_of(record: Record, sites: Iterable[Site]) -> Site | None:
@@ -30,9 +32,29 @@ def site_of(record: Record, sites: Iterable[Site]) -> Site | None:
     near = [site for site in sites if _may_raise(record, site)]
     if found := [site for site in near if covers(record, site)]:
         return min(found, key=lambda site: abs(len(site.message) - len(record.message)))
-    # Each of the two may have a placeholder for what the other spells out.
-    shared, _, site = max(((_shared(record, site), -i, site) for i, site in enumerate(near)), default=(0, 0, None))
-    return site if shared >= _SHARED else None
+    return _most_alike(record, near)
+
+
+def text_of(record: Record, package: Package) -> Site | None:
+    """Return where the message of a record is made, in the files that it names: it may be raised elsewhere."""
+    found: list[Site] = []
+    for file in record.raised_in:
+        path = package.directory.parent / file
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            found += texts(ast.parse(text), text.splitlines(), file)
+    return _most_alike(record, found)
+
+
+def _most_alike(record: Record, sites: Iterable[Site]) -> Site | None:
+    """Return the site that has the longest text in common; both may have placeholders for what the other spells out."""
+    shared, _, site = max(((_shared(record, site), -i, site) for i, site in enumerate(sites)), default=(0, 0, None))
+    return site if shared >= min(_SHARED, record.template.weight) else None
+
+
+@functools.cache
+def _squeezed(message: str) -> Squeezed:
+    return Squeezed(message)
 
 
 def _may_raise(record: Record, site: Site) -> bool:
@@ -45,7 +67,7 @@ def _may_raise(record: Record, site: Site) -> bool:
 
 def _shared(record: Record, site: Site) -> int:
     """Return the length of the longest text that both messages have."""
-    one, other = Squeezed(record.message).squeezed, Squeezed(site.message).squeezed
+    one, other = _squeezed(record.message).squeezed, site.squeezed.squeezed
     return difflib.SequenceMatcher(None, one, other, autojunk=False).find_longest_match().size
 
 
@@ -61,7 +83,7 @@ def line_with(piece: str, exception: str, files: Iterable[Path], package: Packag
         for number, line in enumerate(lines, 1):
             if piece in line:
                 file = path.relative_to(package.directory.parent).as_posix()
-                return Site(exception, "", file, number, "", *around(lines, number, number))
+                return Site(exception, "", file, number, "", *around(lines, number, number), raises=False)
     return None
 
 
@@ -78,7 +100,7 @@ def in_native(record: Record, files: Iterable[str]) -> bool:
 
 def _pieces(template: Template) -> Iterator[str]:
     for literal in template.literals:
-        yield literal.strip()
+        yield literal.strip(" \n:;,.'\"`()[]")
 
 
 def _holds(file: str, piece: bytes) -> bool:

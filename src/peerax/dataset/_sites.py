@@ -1,15 +1,18 @@
 """Raise sites: where the source of a package makes an exception, found in its syntax tree."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from peerax.dataset._messages import Names, template
+from peerax.diagnostics import Squeezed
 
 _CLASS = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|Failure)")
 _CONTEXT_LINES = 3
+_MAY_RAISE = re.compile(r"\braise\b|\bassert\b|(?:Error|Exception|Warning|Exit|Interrupt|Failure)\(|\bDiagnostic\(")
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,8 @@ class Site:
     """Hold one raise site.
 
     file: below site-packages. function: the dotted name of what it is in. code: of peerax, or None. source holds the
-    lines from source_start to source_end, which are around it.
+    lines from source_start to source_end, which are around it. raises: whether it is a statement that raises, and not
+    only the place where the message is made.
     """
 
     exception: str
@@ -29,12 +33,20 @@ class Site:
     source_start: int
     source_end: int
     code: str | None = None
+    raises: bool = True
+
+    @functools.cached_property
+    def squeezed(self) -> Squeezed:
+        """Return the message in the form in which templates are found."""
+        return Squeezed(self.message)
 
 
 def harvest(package: Path) -> Iterator[Site]:
     """Yield the raise sites of a package by file and line; a file that is no Python of this version is passed over."""
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
+        if not _MAY_RAISE.search(text):  # most of generated code, and parsing is what takes time
+            continue
         try:
             tree = ast.parse(text)
         except SyntaxError:
@@ -49,6 +61,17 @@ def sites(tree: ast.Module, lines: list[str], file: str) -> Iterator[Site]:
     for node, exception, message, function, code in sorted(visitor.found, key=lambda found: found[0].lineno):
         context = around(lines, node.lineno, node.end_lineno or node.lineno)
         yield Site(exception, message, file, node.lineno, function, *context, code)
+
+
+def texts(tree: ast.Module, lines: list[str], file: str) -> Iterator[Site]:
+    """Yield the texts of one file that may be messages which are raised elsewhere, as sites."""
+    inner: set[int] = set()
+    for node in ast.walk(tree):  # what is around comes first: the whole of a text that is put together
+        if isinstance(node, ast.JoinedStr | ast.BinOp) or isinstance(getattr(node, "value", None), str):
+            if id(node) not in inner and isinstance(node, ast.expr):
+                inner.update(map(id, ast.walk(node)))
+                context = around(lines, node.lineno, node.end_lineno or node.lineno)
+                yield Site("", template(node, {}), file, node.lineno, "", *context, raises=False)
 
 
 def around(lines: list[str], first: int, last: int) -> tuple[str, int, int]:
@@ -68,7 +91,12 @@ class _Visitor(ast.NodeVisitor):
 
     def _in_scope(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._scopes.append(node.name)
-        self._names.append(dict(self._names[-1]))
+        names = dict(self._names[-1])
+        if not isinstance(node, ast.ClassDef):
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):  # hides a variable of the same name
+                    names.pop(argument.arg, None)
+        self._names.append(names)
         self.generic_visit(node)
         self._names.pop()
         self._scopes.pop()
