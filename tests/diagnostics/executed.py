@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -91,22 +92,39 @@ def execute(chosen: Iterable[Record], only: str = "", env: tuple = ()) -> dict[K
             else:
                 together.setdefault((example.devices, example.env), {})[record.slug, name] = example
     found: dict[Key, Outcome] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for programs in together.values():
-            while rest := {key: example for key, example in programs.items() if key not in found}:
-                done = _run(rest, pathlib.Path(directory), _LIMIT_S)
-                found |= done
-                if len(done) < len(rest):  # the worker has ended with this one
-                    key = next(key for key in rest if key not in done)
-                    alone[key] = rest[key]
-                    found[key] = Outcome("pending")
-        for key, example in alone.items():
-            found |= _run({key: example}, pathlib.Path(directory), _LIMIT_ALONE_S)
+    # Two at a time: many of those that run alone do little but wait.
+    with ThreadPoolExecutor(2) as pool:
+        for done in pool.map(_run_all, together.values()):
+            found |= done
+        # What ended its worker is run once more, alone.
+        alone |= {
+            key: example for programs in together.values() for key, example in programs.items() if key not in found
+        }
+        for done in pool.map(lambda item: _run(dict([item]), _LIMIT_ALONE_S), alone.items()):
+            found |= done
     return found
 
 
-def _run(programs: dict[Key, Example], directory: pathlib.Path, limit_s: float) -> dict[Key, Outcome]:
+def _run_all(programs: dict[Key, Example]) -> dict[Key, Outcome]:
+    """Run programs of the same environment, in as few workers as there are programs that end theirs, and one more."""
+    found: dict[Key, Outcome] = {}
+    rest = dict(programs)
+    while rest:
+        done = _run(rest, _LIMIT_S)
+        found |= done
+        rest = {key: example for key, example in rest.items() if key not in done}
+        if rest:  # the worker has ended with the first of them
+            del rest[next(iter(rest))]
+    return found
+
+
+def _run(programs: dict[Key, Example], limit_s: float) -> dict[Key, Outcome]:
     """Run programs of the same environment in one worker, or in one for each process of JAX."""
+    with tempfile.TemporaryDirectory() as directory:
+        return _run_in(pathlib.Path(directory), programs, limit_s)
+
+
+def _run_in(directory: pathlib.Path, programs: dict[Key, Example], limit_s: float) -> dict[Key, Outcome]:
     example = next(iter(programs.values()))
     paths: dict[str, Key] = {}
     for (slug, name), program in programs.items():
@@ -114,21 +132,21 @@ def _run(programs: dict[Key, Example], directory: pathlib.Path, limit_s: float) 
         path.write_text(program.code, encoding="utf-8")
         paths[str(path)] = slug, name
     results = directory / "results.jsonl"
-    results.unlink(missing_ok=True)
     port = _free_port()
     workers, errors = [], []
     for process in range(example.processes):
-        errors.append(open(directory / f"stderr_{process}", "w+"))
-        workers.append(
-            subprocess.Popen(
-                [sys.executable, str(_WORKER), *paths, str(results if process == 0 else os.devnull)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors[-1],
-                env=_environment(example, process, port),
-                cwd=directory,
+        errors.append(directory / f"stderr_{process}")
+        with open(errors[-1], "w") as stderr:
+            workers.append(
+                subprocess.Popen(
+                    [sys.executable, str(_WORKER), *paths, str(results if process == 0 else os.devnull)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stderr,
+                    env=_environment(example, process, port),
+                    cwd=directory,
+                )
             )
-        )
     end_s = time.monotonic() + limit_s
     for worker in workers:
         try:
@@ -141,15 +159,10 @@ def _run(programs: dict[Key, Example], directory: pathlib.Path, limit_s: float) 
         result = json.loads(line)
         key = paths[result.pop("path")]
         found[key] = Outcome(**result)
-    errors[0].seek(0)
-    stderr = errors[0].read()
-    for file in errors:
-        file.close()
     if not found and len(programs) == 1:
         (key,) = programs
-        code = workers[0].returncode
-        ended = signal.Signals(-code).name if code < 0 else f"exit {code}"
-        found[key] = Outcome(ended, stderr, stderr)
+        code, shown = workers[0].returncode, errors[0].read_text(encoding="utf-8", errors="replace")
+        found[key] = Outcome(signal.Signals(-code).name if code < 0 else f"exit {code}", shown, shown)
     return found
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 import warnings
 
@@ -19,6 +20,7 @@ def run(path: str) -> dict:
     """Run one program as `python PATH` would, and return its uncaught exception, if any."""
     with open(path, encoding="utf-8") as file:
         code = file.read()
+    start_s = time.monotonic()
     try:
         exec(compile(code, path, "exec"), {"__name__": "__main__", "__file__": path})
     except BaseException as error:
@@ -28,6 +30,8 @@ def run(path: str) -> dict:
         ends = isinstance(error, SystemExit)  # Python shows its text, and no traceback
         shown = f"{error}\n" if ends else "".join(traceback.format_exception(error))
         return {"exception": type(error).__name__, "message": str(error), "shown": shown, "raised_at": raised_at}
+    finally:
+        print(f"{time.monotonic() - start_s:.2f} s {path}", file=sys.stderr)
     return {"exception": None}
 
 

@@ -4,6 +4,7 @@ import ast
 import difflib
 import functools
 import mmap
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -73,7 +74,10 @@ def _shared(record: Record, site: Site) -> int:
 
 def moved_to(record: Record, sites: Iterable[Site]) -> list[str]:
     """Return the files, other than those that the record names, in which its error is raised."""
-    return sorted({site.file for site in sites if covers(record, site)} - set(record.raised_in))
+    sites = [site for site in sites if record.names(site.exception)]
+    found = {site.file for site in sites if covers(record, site)} - set(record.raised_in)
+    alike = None if found else _most_alike(record, sites)
+    return sorted(found) if alike is None else [alike.file]
 
 
 def line_with(piece: str, exception: str, files: Iterable[Path], package: Package) -> Site | None:
@@ -100,7 +104,8 @@ def in_native(record: Record, files: Iterable[str]) -> bool:
 
 def _pieces(template: Template) -> Iterator[str]:
     for literal in template.literals:
-        yield literal.strip(" \n:;,.'\"`()[]")
+        # What kind of status it is stands in another place than the message.
+        yield re.sub(r"^\s*[A-Z_]{5,}: ", "", literal).strip(" \n:;,.'\"`()[]")
 
 
 def _holds(file: str, piece: bytes) -> bool:
