@@ -20,6 +20,7 @@ _PREFIXES = re.compile(
     (?:\[(?:rank|default|proc|host|node)?\ *\d+\]:?\ ?)?      # launchers: "[rank0]: ", "[3] "
     (?:[EWIFD]\d{4}\ [\d:.]+\ +\d+\ [\w./+-]+:\d+\]\ )?       # absl, glog: "E1130 21:29:43.123456  77 x.cc:9] "
     (?:[\[(]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[\])]?\ ?[-:|,]?\ ?)?   # a time
+    (?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:)?        # the default of Python's logging: "ERROR:train:"
     (?:\[?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|SEVERE)\b\]?\ ?[-:|]?\ ?)?                    # a level
     (?:\[?[A-Za-z_][\w.]*(?:\.py)?(?::\d+)?\]?\ ?[:|]\ (?=Traceback|\ |\S+Error:))?                     # a logger
     """,
