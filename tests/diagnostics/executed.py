@@ -52,10 +52,14 @@ def is_in(versions: str) -> bool:
 
 
 def executable(record: Record) -> Iterator[tuple[str, Example]]:
-    """Yield the programs of a record that can be executed here: its versions of JAX, and what it needs."""
+    """Yield the programs of a record that can be executed here: its versions of JAX, and what it needs.
+
+    The validation that a record names is executed behind its fixed program, where it must hold.
+    """
+    code = "\n".join(filter(None, [record.fixed.code, record.validation, record.try_catch]))
     for name, example, versions in (
         ("failing", record.failing, record.versions),
-        ("fixed", record.fixed, record.fixed_versions),
+        ("fixed", dataclasses.replace(record.fixed, code=code), record.fixed_versions),
     ):
         if is_in(versions) and (example.needs is None or importlib.util.find_spec(example.needs)):
             yield name, example

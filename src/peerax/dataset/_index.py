@@ -20,11 +20,14 @@ it happens, a program that fails like that and the fixed one. What it does not k
 
 {count} errors have such a page, which is a *record*. Each has a program that fails and one that is fixed, and the tests
 execute them: the first must end with exactly that error, and what it prints must be explained by its own record first;
-the second must run, and checks its result.
+the second must run, and checks its result. The validation that a record names is executed behind it.
 
 | JAX | programs that fail as they should | fixed programs that run |
 |---|---|---|
 {executed}
+
+{needing} records are about the compiler for GPUs; their programs compile ahead of time, and are executed where its
+package is installed (`pip install "peerax[cuda13]"`), which the table does not count.
 
 Some errors are not in all versions; the tables say in which their program produces them. The records are also a data
 set, JSON Lines joined to the line of the installed source that raises the error (`peerax records build`), which can be
@@ -45,7 +48,8 @@ def index(tested: Sequence[str] = TESTED) -> str:
     for version in tested:
         failing, fixed = executed_with(version)
         executed.append(f"| {version} | {failing} | {fixed} |")
-    parts = [_INTRODUCTION.format(count=len(records()), executed="\n".join(executed))]
+    needing = sum(record.failing.needs is not None for record in records().values())
+    parts = [_INTRODUCTION.format(count=len(records()), needing=needing, executed="\n".join(executed))]
     for origin, heading in _HEADINGS.items():
         rows = [_row(record) for record in records().values() if record.origin == origin]
         if rows:

@@ -24,12 +24,13 @@ class Example:
 
     def standalone(self) -> str:
         """Return the program with the environment that it needs set in its first lines."""
-        environment = dict(self.env)
-        if self.devices > 1:
-            environment.setdefault("JAX_PLATFORMS", "cpu")
-            environment.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={self.devices}")
+        environment = {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={self.devices}",
+            **dict(self.env),
+        }
         lines = [f'os.environ["{name}"] = "{value}"' for name, value in environment.items()]
-        return "\n".join(["import os", "", *lines, "", self.code]) if lines else self.code
+        return "\n".join(["import os", "", *lines, "", self.code])
 
 
 @dataclass(frozen=True)
