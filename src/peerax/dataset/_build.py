@@ -82,7 +82,8 @@ def _place(record: Record, sites: Iterable[Site], source: Package) -> Site | Non
     if (record.raised_in or record.code is not None) and (site := site_of(record, sites)):
         return site
     if record.code is not None:
-        files = (path for path in sorted(source.directory.rglob("*.py")) if "diagnostics" not in path.parts)
+        room = source.directory / "diagnostics"  # which names every code
+        files = (path for path in sorted(source.directory.rglob("*.py")) if room not in path.parents)
         return line_with(f'"{record.code}"', record.exception, files, source)
     return text_of(record, source)
 
