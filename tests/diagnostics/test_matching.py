@@ -2,6 +2,7 @@
 
 import io
 import re
+import traceback
 
 import pytest
 
@@ -143,6 +144,33 @@ def test_not_known(text):
     found = find(text)
     assert found.matches == ()
     assert all(record.code for record in found.near)  # PX999 is like other codes
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "{}['stage']",
+        "[1, 2, 3][7]",
+        "1 / 0",
+        "int('seven')",
+        "import no_such_module",
+        "None.shape",
+        "assert 1 == 2, 'ranks differ'",
+        "import numpy; numpy.zeros(3) + numpy.zeros(4)",
+        "import numpy; numpy.zeros(3).reshape(2, 2)",
+        "import jax.numpy as jnp; jnp.zeros(3) + jnp.zeros(4)",
+        "import jax.numpy as jnp; jnp.zeros(3).reshape(2, 2)",
+        "import jax.numpy as jnp; jnp.dot(jnp.zeros((2, 3)), jnp.zeros((2, 3)))",
+        "import jax; jax.jit(lambda x: x)('a text')",
+        "import json; json.loads('{')",
+        "open('/no/such/file')",
+    ],
+)
+def test_other_errors_are_not_known(code):
+    with pytest.raises(Exception) as caught:
+        exec(code, {})
+    text = "".join(traceback.format_exception(caught.value))
+    assert slugs(text) == []
 
 
 def test_large_log_takes_no_time():
