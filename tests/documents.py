@@ -6,6 +6,7 @@ The words behind the language of a Python fence say how its program is run:
     python devices=4            on this number of CPU devices
     python env=NAME=VALUE       with this environment variable; may be given several times
     python fails=PX203          ends with an exception that reports this code
+    python alone                needs a process of its own; each program here has one
     python fragment             is no whole program, and is not run; the document says so in its text
 """
 
@@ -63,10 +64,10 @@ class Outcome:
 
 
 def documents() -> list[pathlib.Path]:
-    """Return the documents whose programs are tested."""
+    """Return the documents whose programs test_documents runs; those of the records are run by test_records."""
     readme = ROOT / "README.md"
     docs = sorted((ROOT / "docs").rglob("*.md"))
-    return [*([readme] if readme.exists() else []), *docs, *sorted(PAGES.glob("*.md"))]
+    return [*([readme] if readme.exists() else []), *docs]
 
 
 def fences(path: pathlib.Path) -> Iterator[Fence]:
@@ -118,6 +119,8 @@ def _understand(fence: Fence) -> Program:
             env.append((name, setting))
         elif key == "fails" and re.fullmatch(r"PX\d{3}", value):
             fails = value
+        elif word == "alone":
+            pass
         elif word == "fragment":
             fragment = True
         else:

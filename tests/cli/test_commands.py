@@ -8,7 +8,7 @@ import pytest
 
 from peerax.cli import main
 
-COMMANDS = ("run", "check", "lint", "trace", "schedule", "doctor", "explain")
+COMMANDS = ("run", "check", "lint", "trace", "schedule", "doctor", "explain", "records")
 
 
 def test_version(capsys):

@@ -1,4 +1,4 @@
-"""Each code has a page, each page a code, and all are built alike. test_documents runs the examples."""
+"""Each code has a page, each page a code, and all are built alike. test_records runs the examples."""
 
 import pytest
 

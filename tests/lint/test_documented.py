@@ -5,7 +5,7 @@ import re
 import pytest
 
 from peerax.lint import DEFAULT_CODES, RULES, Settings, lint_paths, lint_source, to_text
-from tests.documents import ROOT, documents, fences, programs
+from tests.documents import PAGES, ROOT, documents, fences, programs
 
 PAGE = ROOT / "docs" / "linting.md"
 
@@ -75,7 +75,7 @@ FAILS_AS = {
 def test_programs_of_the_documents():
     """These run in other tests: what is found in them is why they fail, and nothing is found in those that do not."""
     ran = failed = 0
-    for path in documents():
+    for path in [*documents(), *PAGES.glob("*.md")]:
         for program in programs(path):
             if program.fragment:
                 continue

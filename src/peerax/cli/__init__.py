@@ -1,4 +1,4 @@
-"""The command line: `peerax run`, `check`, `lint`, `trace`, `schedule`, `doctor`, `explain`; also `python -m peerax`.
+"""The command line: `peerax run`, `check`, `lint`, `trace`, `schedule`, `doctor`, `explain` and `records`.
 
 Nothing here imports JAX before a command needs it: `peerax run` must set the environment first.
 """
@@ -8,7 +8,7 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 
-from peerax.cli import _check, _doctor, _explain, _lint, _run, _schedule, _start, _trace
+from peerax.cli import _check, _doctor, _explain, _lint, _records, _run, _schedule, _start, _trace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version of peerax")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (_run, _check, _lint, _trace, _schedule, _doctor, _explain):
+    for command in (_run, _check, _lint, _trace, _schedule, _doctor, _explain, _records):
         command.add_parser(subparsers)
     return parser

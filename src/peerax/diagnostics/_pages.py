@@ -19,27 +19,29 @@ def explain(code: str) -> str:
     Raises:
         LookupError: if there is no such code. The text names the codes that look like it, and all codes.
     """
-    name = _normalise(code)
+    name = normalise(code)
     if name not in CODES:
         raise LookupError(_unknown(code, name))
     return resources.files("peerax.diagnostics").joinpath("pages", f"{name}.md").read_text(encoding="utf-8")
 
 
-def _normalise(code: str) -> str:
+def normalise(code: str) -> str:
+    """Return a code as it is written, from how people type it."""
     name = code.strip().upper()
     return name if name.startswith("PX") else f"PX{name}"
 
 
 def _unknown(code: str, name: str) -> str:
     lines = [f"there is no diagnostic code {code!r}"]
-    if near := _near(name):
+    if near := near_codes(name):
         lines.append(f"did you mean {' or '.join(near)}?")
     lines.append("the codes are:")
     lines += [f"  {entry.code}  {entry.title}" for entry in CODES.values()]
     return "\n".join(lines)
 
 
-def _near(name: str) -> list[str]:
+def near_codes(name: str) -> list[str]:
+    """Return the codes that look like an unknown one, the most alike first."""
     # Many codes are equally alike; of these, the ones that begin in the same way come first.
     scores = {
         code: (difflib.SequenceMatcher(None, name, code).ratio(), len(os.path.commonprefix([name, code])))
