@@ -202,7 +202,8 @@ def main():
     parser.add_argument("--schedule", choices=pipeline.SCHEDULES, default="1f1b")
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--every", type=int, default=20, help="steps from one line to the next")
+    parser.add_argument("--every", type=int, default=20, metavar="N", help="how many steps from one line to the next")
+    parser.add_argument("--write", type=int, default=300, metavar="N", help="how many characters to write at the end")
     parser.add_argument("--unpipelined", action="store_true")
     parser.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR")
     options = parser.parse_args()
@@ -253,8 +254,9 @@ def main():
     entropy = -sum(share * math.log(share) for share in np.bincount(HELD_OUT) / len(HELD_OUT) if share)
     found = np.mean([value(state[0], *batch(HELD_OUT, number)) for number in range(4)])
     print(f"on text not seen: loss {found:.3f}; for the frequencies of characters alone it is {entropy:.3f}")
-    params = jax.device_put(state[0], jax.devices()[0])
-    print(f"what it writes:\n{written(schedule, params, HELD_OUT[:LENGTH], 300)}")
+    if options.write:
+        params = jax.device_put(state[0], jax.devices()[0])
+        print(f"what it writes:\n{written(schedule, params, HELD_OUT[:LENGTH], options.write)}")
 
 
 if __name__ == "__main__":
