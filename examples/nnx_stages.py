@@ -47,7 +47,7 @@ def whole(params, x, targets):
 
 x, targets = jax.random.normal(jax.random.key(1), (2, 32, WIDTH))
 step = jax.jit(pipeline.value_and_grad(stage, loss, schedule=schedule, axis_name="stage", mesh=mesh))
-wanted = jax.value_and_grad(whole)(params, x, targets)
+wanted = jax.jit(jax.value_and_grad(whole))(params, x, targets)
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), step(params, x, targets), wanted)
 print("the gradients are those without a pipeline")
 
