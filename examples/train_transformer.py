@@ -7,7 +7,7 @@ Each device has two of the eight layers. The embedding is used twice, by the fir
 gradient is the sum of both. The text is what `help("topics")` leads to: it comes with Python, nothing is downloaded.
 
     --schedule NAME     in another order: gpipe, zb-h1, zbv, ... (`peerax schedule NAME` draws it)
-    --unpipelined       the same on one device, by jax.value_and_grad: the losses are the same
+    --unpipelined       the same on one device, by jax.value_and_grad: the losses are the same, to rounding
     --checkpoint DIR    keep the state there, and go on from what is there: the losses are those of a run without a
                         stop. What is kept is in the order of the layers, so the next run may have another schedule
 """
