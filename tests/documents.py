@@ -7,6 +7,7 @@ The words behind the language of a Python fence say how its program is run:
     python env=NAME=VALUE       with this environment variable; may be given several times
     python fails=PX203          ends with an exception that reports this code
     python alone                needs a process of its own; each program here has one
+    python needs=optax          imports this package, and is not run where it is missing
     python fragment             is no whole program, and is not run; the document says so in its text
 """
 
@@ -51,6 +52,7 @@ class Program:
     env: tuple[tuple[str, str], ...]
     fails: str | None
     fragment: bool
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def programs(path: pathlib.Path) -> Iterator[Program]:
 
 def _understand(fence: Fence) -> Program:
     """Read the words of a Python fence; a misspelt word is an error, for it would weaken the test."""
-    devices, env, fails, fragment = 1, [], None, False
+    devices, env, fails, fragment, needs = 1, [], None, False, []
     for word in fence.info[1:]:
         key, _, value = word.partition("=")
         if key == "devices" and value.isdecimal():
@@ -121,11 +123,13 @@ def _understand(fence: Fence) -> Program:
             fails = value
         elif word == "alone":
             pass
+        elif key == "needs" and value.isidentifier():
+            needs.append(value)
         elif word == "fragment":
             fragment = True
         else:
             raise ValueError(f"{fence}: cannot understand {word!r}")
-    return Program(fence, devices, tuple(env), fails, fragment)
+    return Program(fence, devices, tuple(env), fails, fragment, tuple(needs))
 
 
 def run(program: Program, limit_s: float = 120) -> Outcome:

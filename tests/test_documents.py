@@ -1,5 +1,6 @@
 """Run the programs that the documents show: one that fails must do so with its code, the others must work."""
 
+import importlib.util
 import pathlib
 import tomllib
 
@@ -17,6 +18,9 @@ def test_program(program):
     if program.fragment:
         assert "fragment" in prose(program.fence.path), "the document does not say which code is a fragment"
         pytest.skip("a fragment, not a program")
+    for package in program.needs:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
     outcome = run(program)
     report = f"{outcome}\n--- stdout\n{outcome.stdout}\n--- stderr\n{outcome.stderr}"
     assert outcome.returncode is not None, f"{program.fence} did not end\n{report}"
@@ -89,9 +93,11 @@ def test_words_of_a_program(document):
     assert not program.fragment
     (program,) = programs(document("```python fragment\n...\n```\n"))
     assert (program.devices, program.env, program.fails, program.fragment) == (1, (), None, True)
+    (program,) = programs(document("```python needs=optax needs=orbax\n...\n```\n"))
+    assert program.needs == ("optax", "orbax")
 
 
-@pytest.mark.parametrize("words", ["device=4", "devices=four", "fails=203", "env=A", "fragments", "run"])
+@pytest.mark.parametrize("words", ["device=4", "devices=four", "fails=203", "env=A", "needs=", "fragments", "run"])
 def test_misspelt_word_is_an_error(document, words):
     with pytest.raises(ValueError, match=r"document\.md:1: cannot understand"):
         list(programs(document(f"```python {words}\n```\n")))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerax.timeline import Timeline
-from peerax.verifier import Cost, Loop, Program, Recv, Send, simulate
+from peerax.verifier import Cost, Exchange, Loop, Program, Recv, Send, simulate
 from tests.timeline.timelines import TYPES, deadlock, line
 from tests.verifier.programs import small_programs
 
@@ -177,3 +177,16 @@ def test_a_page_loads_nothing():
     assert comparison.to_svg() in page
     assert not re.search(r"<script|<link|<img|@import|\bsrc=|\bhref=", page)
     assert set(re.findall(r"https?://[^\"]*", page)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_an_exchange_of_a_run_is_that_of_a_simulation():
+    """A run calls it psend or ppermute, and knows no line where the program has none."""
+    ring, nowhere = ((0, 1), (1, 0)), ("<unknown>", 0)
+    body = (Exchange(ring, TYPES, ("a.py", 3), ("a.py", 4), pair=0), Exchange(ring, TYPES, nowhere, nowhere, pair=1))
+    simulated = simulate(Program.spmd(2, body), Cost(1e-5, 1e9))
+    spans = [replace(s, name="psend", location=s.location if s.location[1] else None) for s in simulated.spans]
+    found = simulated.compare(measured(replace(simulated, spans=tuple(spans)))).lines()
+    assert {(row.location, row.name, row.numbers) for row in found} == {
+        (("a.py", 3), "exchange", (2, 2)),
+        (None, "exchange", (2, 2)),
+    }

@@ -85,12 +85,14 @@ class Comparison:
         found: dict[tuple, list[list[float]]] = {}
         for which, timeline in enumerate((self.first, self.second)):
             for span in timeline.spans:
-                place = span.location
+                place, name = span.location, span.name
+                if place is not None and place[0] == "<unknown>":
+                    place = None
+                if span.kind == "exchange":
+                    name = "exchange"  # a run calls it by what it was made of: psend and precv, or ppermute
                 if which and place is not None:
                     place = files.get(place[0], place[0]), place[1]
-                sums = found.setdefault(
-                    (place, span.name, span.rank if by_rank else None), [[0, 0.0, 0.0] for _ in "12"]
-                )
+                sums = found.setdefault((place, name, span.rank if by_rank else None), [[0, 0.0, 0.0] for _ in "12"])
                 sums[which][0] += 1
                 sums[which][1] += span.matched_s - span.start_s
                 sums[which][2] += span.end_s - span.start_s

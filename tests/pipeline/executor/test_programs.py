@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import peerax
-from peerax.pipeline import SCHEDULES, schedule
+from peerax.pipeline import SCHEDULES, schedule, value_and_grad
 from peerax.pipeline.executor import _stages
 from tests.pipeline.executor import models
 
@@ -19,7 +19,7 @@ def arguments(made, examples=None):
 
 def temporary_bytes(name, microbatches, **options):
     made = schedule(name, 4, microbatches)
-    step = jax.jit(models.of_vectors(made, **options))
+    step = jax.jit(models.of_vectors(made, **options), compiler_options=models.QUICK)
     made = step.lower(*arguments(made, 256 * microbatches)).compile()
     return made.memory_analysis().temp_size_in_bytes
 
@@ -59,6 +59,32 @@ def test_the_loop_copies_no_ring_and_no_sums(name):
     copied = re.findall(r"= \w+\[([\d,]*)\]\S* copy\(", in_loop[0])
     largest = max(np.prod([int(size) for size in dims.split(",") if size], initial=1) for dims in copied)
     assert largest <= 4 * models.WIDTH  # a message
+
+
+@pytest.mark.parametrize(("name", "remat"), [("1f1b", True), ("zb-h1", False)])
+def test_nothing_is_computed_that_is_not_due(name, remat):
+    """XLA moves out of a loop what is the same in each round; all ranks would compute that in all ticks."""
+    made = schedule(name, 2, 4)
+    shared, (tokens, targets) = models.shared_of(head=True), models.texts(8)
+    step = value_and_grad(
+        models.stage,
+        models.entropy,
+        schedule=made,
+        axis_name="stage",
+        mesh=models.mesh(2),
+        embed_fn=models.embed,
+        head_fn=models.untied_head,
+        remat=remat,
+    )
+    text = jax.jit(step).lower((models.weights_of(made), shared), tokens, targets).compile().as_text()
+    products = [part.count(" dot(") for part in text.split("\n\n")]
+    (in_tick,) = (part for part in text.split("\n\n") if 'custom_call_target="peerax_exchange' in part)
+    # Of a forward, of the head and its two gradients, and of backwards.
+    assert sum(products) >= 3 + 3 + 6
+    assert in_tick.count(" dot(") == 0 and " exponential(" not in in_tick and " tanh(" not in in_tick
+    called = re.findall(r"calls=%([\w.-]+)", in_tick)
+    bodies = {part.split(" ", 1)[0].lstrip("%"): part for part in text.split("\n\n")}
+    assert not [name for name in called if re.search(r" (tanh|exponential|dot|gather|scatter)\(", bodies[name])]
 
 
 def products(function, *operands):

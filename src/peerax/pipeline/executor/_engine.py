@@ -2,7 +2,8 @@
 
 What a rank does in a tick is read from its rows. Each step is a loop of one round or none, and not a branch: a loop
 works on its operands where they are, while a branch copies what it passes on. So rings and sums go through steps at no
-cost, and what is in the program once runs only on the ranks and in the ticks that need it.
+cost, and what is in the program once runs only on the ranks and in the ticks that need it. For that, what a step
+computes must depend on what its loop counts, or XLA moves it out of the loop, and all ranks compute it in all ticks.
 """
 
 from collections.abc import Callable
@@ -134,16 +135,15 @@ class Engine:
             yield self._weights_half
 
     def _embed(self, state, row):
-        def step(carry):
+        def step(carry, row):
             x = self.f.embed(self.f.shared, row["forward_microbatch"])
             return {"message": write(carry["message"], row["forward_x"], x)}
 
-        return _run_if(row["embed"], step, state, "message")
+        return _run_if(row["embed"], step, state, row, "message")
 
     def _forward(self, state, row):
-        chunk, microbatch = row["forward_chunk"], row["forward_microbatch"]
-
-        def step(carry):
+        def step(carry, row):
+            chunk, microbatch = row["forward_chunk"], row["forward_microbatch"]
             x = read(carry["message"], row["forward_x"])
             context = self.f.context(row["forward_stage"], microbatch)
             y, aux, kept_input, kept_both = self.f.stage.forward(read(self.f.weights, chunk), x, context)
@@ -157,13 +157,11 @@ class Engine:
             return made
 
         names = ("out", "message", "aux", *(("input", "both") if self.table.has else ()))
-        return _run_if(row["forward"], step, state, *names)
+        return _run_if(row["forward"], step, state, row, *names)
 
     def _loss(self, state, row):
-        microbatch = row["forward_microbatch"]
-
-        def step(carry):
-            y = carry["out"][0]
+        def step(carry, row):
+            y, microbatch = carry["out"][0], row["forward_microbatch"]
             made = dict(carry)
             if not self.table.has:
                 (loss, weight), aux = self.f.loss(self.f.shared, y, microbatch)
@@ -184,7 +182,7 @@ class Engine:
             return made
 
         names = ("loss", "weight", "loss_aux", *(("shared", "message") if self.table.has else ()))
-        return _run_if(row["loss"], step, state, *names, reads=("out",))
+        return _run_if(row["loss"], step, state, row, *names, reads=("out",))
 
     def _operands(self, carry, row, word):
         chunk = row[f"{word}_chunk"]
@@ -201,7 +199,7 @@ class Engine:
         return made
 
     def _backward(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
             kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
             d_weights, dx = self.f.stage.backward(weights, x, context, *kept, dy)
@@ -209,34 +207,34 @@ class Engine:
             return self._returned(carry, row, dx) | {"stages": sums}
 
         on = row["backward"] * (1 - row["half"])
-        return _run_if(on, step, state, "out", "message", "stages")
+        return _run_if(on, step, state, row, "out", "message", "stages")
 
     def _input_half(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
             kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
             dx, between = self.f.stage.input_half(weights, x, context, *kept, dy)
             between = write(carry["between"], row["backward_between"], between)
             return self._returned(carry, row, dx) | {"between": between}
 
-        return _run_if(row["backward"] * row["half"], step, state, "out", "message", "between")
+        return _run_if(row["backward"] * row["half"], step, state, row, "out", "message", "between")
 
     def _weights_half(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(state, row, "weights")
             both = read(state["both"], row["weights_both"])
             between = read(state["between"], row["weights_between"])
             d_weights = self.f.stage.weights_half(weights, x, context, both, dy, between)
             return {"stages": add_to(carry["stages"], row["weights_chunk"], d_weights)}
 
-        return _run_if(row["weights"], step, state, "stages")
+        return _run_if(row["weights"], step, state, row, "stages")
 
     def _embed_backward(self, state, row):
         if not jax.tree.leaves(self.f.shared):
             return state
 
-        def step(carry):
-            dx = [leaf for leaf in jax.tree.leaves(state["out"][-1]) if is_floating(leaf)]
+        def step(carry, row):
+            dx = [leaf for leaf in jax.tree.leaves(carry["out"][-1]) if is_floating(leaf)]
 
             def embed(shared):
                 x = varying_like(self.f.embed(shared, row["backward_microbatch"]), self.f.stage.y)
@@ -245,7 +243,7 @@ class Engine:
             (d_shared,) = jax.vjp(embed, self.f.shared)[1](dx)
             return {"shared": _add(carry["shared"], d_shared)}
 
-        return _run_if(row["embed_backward"], step, state, "shared")
+        return _run_if(row["embed_backward"], step, state, row, "shared", reads=("out",))
 
     def _exchange(self, state, row):
         """Send in all directions, then receive, so that messages are on their way at the same time."""
@@ -266,17 +264,30 @@ def sum_dtype(dtype: Any) -> Any:
     return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
 
 
-def _run_if(on: Any, step: Callable[[State], State], state: State, *names: str, reads: tuple[str, ...] = ()) -> State:
-    """Return the state after a step, which changes these names, if on is 1; if it is 0, the state itself."""
+def _run_if(
+    on: Any, step: Callable[[State, State], State], state: State, row: State, *names: str, reads: tuple[str, ...] = ()
+) -> State:
+    """Return the state after a step, which changes these names, if on is 1; if it is 0, the state itself.
+
+    The step is given what it changes and reads, and the row; other slots it reads at places that are in the row.
+    """
     fixed = {name: state[name] for name in reads}
 
     def round_(carry):
         left, changing = carry
-        made = step(fixed | changing)
+        # The same values, but not for a compiler that moves out of a loop what is the same in each round.
+        row_ = {name: value + (left - on) for name, value in row.items()}
+        fixed_ = jax.tree.map(lambda leaf: _where(left > 0, leaf), fixed)
+        made = step(fixed_ | changing, row_)
         return left - 1, {name: varying_like(made[name], changing[name]) for name in names}
 
     left, changed = lax.while_loop(lambda carry: carry[0] > 0, round_, (on, {name: state[name] for name in names}))
     return state | changed | {"left": left}
+
+
+def _where(condition: Any, leaf: Any) -> Any:
+    """Return a leaf, or zeros; only what is computed with, which is floating, matters."""
+    return jnp.where(condition, leaf, jnp.zeros_like(leaf)) if is_floating(leaf) else leaf
 
 
 def _add(sums: Any, more: Any) -> Any:
