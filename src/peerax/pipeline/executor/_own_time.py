@@ -1,0 +1,130 @@
+"""Ranks that go through their lists each at its own pace: where each receives and sends. Pure standard library.
+
+What a rank does is in rows: in each it receives, then does one action, then sends what that made. Row k of a rank has
+nothing to do with row k of another one.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from peerax.pipeline.executor._ticks import COLUMNS, Tick
+from peerax.pipeline.schedules import Action, Schedule
+from peerax.pipeline.schedules._messages import ends, messages_of
+from peerax.pipeline.schedules._needs import RECEIVED, SENT, consumed
+
+
+@dataclass
+class Row:
+    """What a rank does in a round of its loop, in this order.
+
+    Args:
+        receives: from how many ranks before it (modulo all) what comes; in this order.
+        action: one at most.
+        send: what is sent then, and to how many ranks behind it (modulo all).
+    """
+
+    receives: dict[int, Action] = field(default_factory=dict)
+    action: Action | None = None
+    send: tuple[int, Action] | None = None
+
+    @property
+    def tick(self) -> Tick:
+        """Return the action as a tick."""
+        return Tick(**{COLUMN_NAMES[self.action.kind]: self.action}) if self.action else Tick()
+
+
+COLUMN_NAMES = {kind: ("forward", "backward", "weights")[number] for kind, number in COLUMNS.items()}
+
+
+def in_rows(schedule: Schedule) -> tuple[tuple[Row, ...], ...]:
+    """Return the rows of each rank, of a schedule without faults, all as many.
+
+    Sends and receives that are written in its lists stay where they are. If there are none, a rank sends at once, and
+    receives right before it needs something, so that it waits for nothing else.
+
+    Raises ValueError if messages are not received in the order in which they are sent.
+    """
+    if schedule.has_messages:
+        _check_order(schedule)
+    else:
+        schedule = received_late(schedule)
+    kinds = (*COLUMNS, *SENT, *RECEIVED)
+    all_rows = []
+    for rank, actions in enumerate(schedule.without_overlaps().actions):
+        rows = [Row()]
+        for action in actions:
+            if action.kind not in kinds:
+                continue
+            row = rows[-1]
+            if action.kind in RECEIVED:
+                offset = (rank - _other(schedule, action)) % schedule.ranks
+                if row.action or row.send or any(offset <= before for before in row.receives):
+                    rows.append(row := Row())
+                row.receives[offset] = action
+            elif action.kind in SENT:
+                if row.send:
+                    rows.append(row := Row())
+                row.send = (_other(schedule, action) - rank) % schedule.ranks, action
+            else:
+                if row.action or row.send:
+                    rows.append(row := Row())
+                row.action = action
+        all_rows.append(rows)
+    most = max(map(len, all_rows))
+    return tuple(tuple(rows + [Row()] * (most - len(rows))) for rows in all_rows)
+
+
+def received_late(schedule: Schedule) -> Schedule:
+    """Return the schedule with all messages, sent at once and received as late as possible.
+
+    From one rank to another, messages are received in the order in which they are sent: what was sent before the one
+    that is needed is received with it, and takes no time, since it is there.
+    """
+    schedule = schedule.without_overlaps()
+    coming: dict[tuple[int, int], list[Action]] = defaultdict(list)
+    for rank, row in enumerate(schedule.actions):
+        for action in row:
+            for _, receive, to in messages_of(schedule, action):
+                coming[rank, to].append(receive)
+    rows = []
+    for rank, row in enumerate(schedule.actions):
+        made: list[Action] = []
+        for action in row:
+            for value in consumed(schedule, action):
+                source = schedule.placement[value.stage]
+                if source != rank and (receive := ends(value)[1]) in coming[source, rank]:
+                    number = coming[source, rank].index(receive) + 1
+                    made += coming[source, rank][:number]
+                    del coming[source, rank][:number]
+            made.append(action)
+            made += [send for send, _, _ in messages_of(schedule, action)]
+        rows.append(tuple(made))
+    return replace(schedule, actions=tuple(rows))
+
+
+def _other(schedule: Schedule, action: Action) -> int:
+    """Return the rank at the other end of a send or a receive."""
+    step = {"SEND_F": 1, "SEND_B": -1, "RECV_F": -1, "RECV_B": 1}[action.kind]
+    return schedule.placement[action.stage + step]
+
+
+def _check_order(schedule: Schedule) -> None:
+    """Messages from one rank to another are told apart by their order only."""
+    sent: dict[tuple[int, int], list[Action]] = defaultdict(list)
+    for rank, row in enumerate(schedule.actions):
+        for action in row:
+            if action.kind in SENT:
+                step = 1 if action.kind == "SEND_F" else -1
+                receive = Action(f"RECV_{action.kind[-1]}", action.stage + step, action.microbatch)
+                sent[rank, _other(schedule, action)].append(receive)
+    for rank, row in enumerate(schedule.actions):
+        for number, action in enumerate(row, 1):
+            if action.kind not in RECEIVED:
+                continue
+            source = _other(schedule, action)
+            if (first := sent[source, rank].pop(0)) != action:
+                raise ValueError(
+                    f"{schedule.name}: rank {rank} receives {action} (action {number} of its list) before {first}, "
+                    f"which rank {source} sends first\n  help: leave sends and receives out of the lists, or put them "
+                    "where Schedule.with_messages does"
+                )
