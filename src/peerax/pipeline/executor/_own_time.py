@@ -9,8 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from peerax.pipeline.executor._ticks import COLUMNS, Tick
 from peerax.pipeline.schedules import Action, Schedule
+from peerax.pipeline.schedules._action import MESSAGES
 from peerax.pipeline.schedules._messages import ends, messages_of
 from peerax.pipeline.schedules._needs import RECEIVED, SENT, consumed
+
+Channel = tuple[int, int]  # the buffer that is sent, and how far (modulo ranks) the destination is from the source
+WORDS = {kind: ("forward", "backward", "weights")[number] for kind, number in COLUMNS.items()}
 
 
 @dataclass
@@ -18,60 +22,97 @@ class Row:
     """What a rank does in a round of its loop, in this order.
 
     Args:
-        receives: from how many ranks before it (modulo all) what comes; in this order.
+        receives: what comes by which channels.
         action: one at most.
-        send: what is sent then, and to how many ranks behind it (modulo all).
+        send: what is sent then, and by which channel.
     """
 
-    receives: dict[int, Action] = field(default_factory=dict)
+    receives: dict[Channel, Action] = field(default_factory=dict)
     action: Action | None = None
-    send: tuple[int, Action] | None = None
+    send: tuple[Channel, Action] | None = None
 
     @property
     def tick(self) -> Tick:
         """Return the action as a tick."""
-        return Tick(**{COLUMN_NAMES[self.action.kind]: self.action}) if self.action else Tick()
+        return Tick(**{WORDS[self.action.kind]: self.action}) if self.action else Tick()
 
 
-COLUMN_NAMES = {kind: ("forward", "backward", "weights")[number] for kind, number in COLUMNS.items()}
+@dataclass(frozen=True)
+class Rows:
+    """The rows of all ranks.
+
+    Args:
+        of_ranks: for each rank its rows, all as many.
+        buffers: 1 if what is made is sent before something else is made, and 2 if what a forward has made and what a
+            backward has made may both wait for that.
+    """
+
+    of_ranks: tuple[tuple[Row, ...], ...]
+    buffers: int
 
 
-def in_rows(schedule: Schedule) -> tuple[tuple[Row, ...], ...]:
-    """Return the rows of each rank, of a schedule without faults, all as many.
+def in_rows(schedule: Schedule) -> Rows:
+    """Return the rows of a schedule without faults.
 
     Sends and receives that are written in its lists stay where they are. If there are none, a rank sends at once, and
     receives right before it needs something, so that it waits for nothing else.
 
-    Raises ValueError if messages are not received in the order in which they are sent.
+    Raises ValueError if messages are not received in the order in which they are sent, or are sent too late.
     """
     if schedule.has_messages:
         _check_order(schedule)
+        schedule = schedule.without_overlaps()
     else:
         schedule = received_late(schedule)
-    kinds = (*COLUMNS, *SENT, *RECEIVED)
-    all_rows = []
-    for rank, actions in enumerate(schedule.without_overlaps().actions):
-        rows = [Row()]
-        for action in actions:
-            if action.kind not in kinds:
-                continue
-            row = rows[-1]
-            if action.kind in RECEIVED:
-                offset = (rank - _other(schedule, action)) % schedule.ranks
-                if row.action or row.send or any(offset <= before for before in row.receives):
-                    rows.append(row := Row())
-                row.receives[offset] = action
+    buffers = _buffers(schedule)
+    of_ranks = [_of_rank(schedule, rank, buffers) for rank in range(schedule.ranks)]
+    most = max(map(len, of_ranks))
+    return Rows(tuple(tuple(rows + [Row()] * (most - len(rows))) for rows in of_ranks), buffers)
+
+
+def _of_rank(schedule: Schedule, rank: int, buffers: int) -> list[Row]:
+    rows = [Row()]
+    for action in schedule.actions[rank]:
+        row = rows[-1]
+        if action.kind in MESSAGES:
+            other, buffer = _other(schedule, action), (buffers - 1) * action.kind.endswith("B")
+        if action.kind in RECEIVED:
+            channel = buffer, (rank - other) % schedule.ranks
+            if row.action or row.send or any(channel <= before for before in row.receives):
+                rows.append(row := Row())
+            row.receives[channel] = action
+        elif action.kind in SENT:
+            if row.send:
+                rows.append(row := Row())
+            row.send = (buffer, (other - rank) % schedule.ranks), action
+        elif action.kind in COLUMNS:
+            if row.action or row.send:
+                rows.append(row := Row())
+            row.action = action
+    return rows
+
+
+def _buffers(schedule: Schedule) -> int:
+    """Return how many are needed for what is made and not yet sent; there are two at most."""
+    buffers = 1
+    for rank, row in enumerate(schedule.actions):
+        made: dict[str, Action] = {}  # by a forward and by a backward
+        last = None
+        for number, action in enumerate(row, 1):
+            if action.kind in ("F", "B", "I"):
+                last = "F" if action.kind == "F" else "B"
+                made[last] = action
             elif action.kind in SENT:
-                if row.send:
-                    rows.append(row := Row())
-                row.send = (_other(schedule, action) - rank) % schedule.ranks, action
-            else:
-                if row.action or row.send:
-                    rows.append(row := Row())
-                row.action = action
-        all_rows.append(rows)
-    most = max(map(len, all_rows))
-    return tuple(tuple(rows + [Row()] * (most - len(rows))) for rows in all_rows)
+                what, new = SENT[action.kind], made[action.kind[-1]]
+                if (new.stage, new.microbatch) != (action.stage, action.microbatch):
+                    raise ValueError(
+                        f"{schedule.name}: rank {rank} sends {action} (action {number} of its list) after {new}, and "
+                        f"only the last {what} is there to be sent\n  help: put each send behind what makes it, as "
+                        "Schedule.with_messages does"
+                    )
+                if last != action.kind[-1]:
+                    buffers = 2
+    return buffers
 
 
 def received_late(schedule: Schedule) -> Schedule:

@@ -261,7 +261,8 @@ class _OwnTimeMaker(_Maker):
     per_channel = ("receive", "arrival", "send")
 
     def __init__(self, schedule: Schedule, keeps: Keeps) -> None:
-        self.of_ranks = in_rows(schedule)
+        made = in_rows(schedule)
+        self.of_ranks = made.of_ranks
         self.received = {
             action: number
             for rows in self.of_ranks
@@ -270,17 +271,18 @@ class _OwnTimeMaker(_Maker):
         }
         ticks = tuple(tuple(row.tick for row in rows) for rows in zip(*self.of_ranks, strict=True))
         super().__init__(schedule.compute_only().without_overlaps(), ticks, keeps)
+        self.buffers = made.buffers
 
     def _put_messages(self, cells: list[list[dict[str, int]]], names: list[tuple[int, int]]) -> None:
         for rank, rows in enumerate(self.of_ranks):
             for row, cell in zip(rows, (of_all[rank] for of_all in cells), strict=True):
-                for offset, action in row.receives.items():
-                    number = names.index((0, offset))
+                for channel, action in row.receives.items():
+                    number = names.index(channel)
                     what = "x" if action.kind == "RECV_F" else "dy"
                     cell[f"receive_{number}"] = 1
                     cell[f"arrival_{number}"] = self.slots[what, action.stage, action.microbatch]
                 if row.send:
-                    cell[f"send_{names.index((0, row.send[0]))}"] = 1
+                    cell[f"send_{names.index(row.send[0])}"] = 1
 
     def _after(self, action: Action, stage: int, phase: int) -> int:
         if self._here(action.stage, stage):

@@ -54,10 +54,10 @@ def value_and_grad(
       ticks: how ranks are kept in step: with "one" action in each tick, with "all" that are ready, or whichever is
         shorter.
       strategy: "exchange" keeps ranks in step, with an exchange of messages at the end of each tick, on every backend.
-        "p2p" lets each rank go through its list at its own pace, by sends and receives of two ranks only, so that a slow
-        one delays only those that need something of it. It sends at once and receives as late as possible, unless sends
-        and receives are written in the schedule; where sends wait (on GPUs, or with PEERAX_SEND=rendezvous) write them
-        by `schedule.with_messages()`, which cannot hang. A TPU has no separate sends and receives (PX213).
+        "p2p" lets each rank go through its list at its own pace, by sends and receives of two ranks only, so that a
+        slow one delays only those that need something of it. It sends at once and receives as late as possible, unless
+        sends and receives are written in the schedule; where sends wait (on GPUs, or with PEERAX_SEND=rendezvous) write
+        them by `schedule.with_messages()`, which cannot hang. A TPU has no separate sends and receives (PX213).
 
     Returns:
       (params, batch, targets, rng=None) -> (loss, grads), or ((loss, Aux), grads).
@@ -70,7 +70,8 @@ def value_and_grad(
 
     Raises:
       ValueError: the schedule is for another number of ranks, or has faults (ScheduleError); examples cannot be shared
-        out equally; a stage does not return what it takes.
+        out equally; a stage does not return what it takes; messages that are written in the schedule are in an order
+        that strategy="p2p" cannot take.
       PeeraxError: PX104 (no mesh is given, and axis_name is no manual axis here), PX213 (strategy="p2p" on a TPU).
 
     Transformations: jit yes · vmap no · grad no (it has computed the gradients) · scan yes
