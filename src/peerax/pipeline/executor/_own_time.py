@@ -7,14 +7,14 @@ nothing to do with row k of another one.
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from peerax.pipeline.executor._ticks import COLUMNS, Tick
+from peerax.pipeline.executor._ticks import COLUMN_OF, Tick
 from peerax.pipeline.schedules import Action, Schedule
 from peerax.pipeline.schedules._action import MESSAGES
 from peerax.pipeline.schedules._messages import ends, messages_of
 from peerax.pipeline.schedules._needs import RECEIVED, SENT, consumed
 
 Channel = tuple[int, int]  # the buffer that is sent, and how far (modulo ranks) the destination is from the source
-WORDS = {kind: ("forward", "backward", "weights")[number] for kind, number in COLUMNS.items()}
+WORDS = {kind: ("forward", "backward", "weights")[number] for kind, number in COLUMN_OF.items()}
 
 
 @dataclass
@@ -85,7 +85,7 @@ def _of_rank(schedule: Schedule, rank: int, buffers: int) -> list[Row]:
             if row.send:
                 rows.append(row := Row())
             row.send = (buffer, (other - rank) % schedule.ranks), action
-        elif action.kind in COLUMNS:
+        elif action.kind in COLUMN_OF:
             if row.action or row.send:
                 rows.append(row := Row())
             row.action = action
