@@ -137,16 +137,15 @@ class Engine:
             yield self._weights_half
 
     def _embed(self, state, row):
-        def step(carry):
+        def step(carry, row):
             x = self.f.embed(self.f.shared, row["forward_microbatch"])
             return {"message": write(carry["message"], row["forward_x"], x)}
 
-        return _run_if(row["embed"], step, state, "message")
+        return _run_if(row["embed"], step, row, state, "message")
 
     def _forward(self, state, row):
-        chunk, microbatch = row["forward_chunk"], row["forward_microbatch"]
-
-        def step(carry):
+        def step(carry, row):
+            chunk, microbatch = row["forward_chunk"], row["forward_microbatch"]
             x = read(carry["message"], row["forward_x"])
             context = self.f.context(row["forward_stage"], microbatch)
             y, aux, kept_input, kept_both = self.f.stage.forward(read(self.f.weights, chunk), x, context)
@@ -160,13 +159,12 @@ class Engine:
             return made
 
         names = ("out", "message", "aux", *(("input", "both") if self.table.has else ()))
-        return _run_if(row["forward"], step, state, *names)
+        return _run_if(row["forward"], step, row, state, *names)
 
     def _loss(self, state, row):
-        microbatch = row["forward_microbatch"]
-
-        def step(carry):
-            y = carry["out"][0]
+        def step(carry, row):
+            microbatch = row["forward_microbatch"]
+            y = _here(carry["out"][0], row)
             made = dict(carry)
             if not self.table.has:
                 (loss, weight), aux = self.f.loss(self.f.shared, y, microbatch)
@@ -187,7 +185,7 @@ class Engine:
             return made
 
         names = ("loss", "weight", "loss_aux", *(("shared", "message") if self.table.has else ()))
-        return _run_if(row["loss"], step, state, *names, reads=("out",))
+        return _run_if(row["loss"], step, row, state, *names, reads=("out",))
 
     def _operands(self, carry, row, word):
         chunk = row[f"{word}_chunk"]
@@ -204,7 +202,7 @@ class Engine:
         return made
 
     def _backward(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
             kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
             d_weights, dx = self.f.stage.backward(weights, x, context, *kept, dy)
@@ -212,34 +210,34 @@ class Engine:
             return self._returned(carry, row, dx) | {"stages": sums}
 
         on = row["backward"] * (1 - row["half"])
-        return _run_if(on, step, state, "out", "message", "stages")
+        return _run_if(on, step, row, state, "out", "message", "stages")
 
     def _input_half(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
             kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
             dx, between = self.f.stage.input_half(weights, x, context, *kept, dy)
             between = write(carry["between"], row["backward_between"], between)
             return self._returned(carry, row, dx) | {"between": between}
 
-        return _run_if(row["backward"] * row["half"], step, state, "out", "message", "between")
+        return _run_if(row["backward"] * row["half"], step, row, state, "out", "message", "between")
 
     def _weights_half(self, state, row):
-        def step(carry):
+        def step(carry, row):
             weights, x, context, dy = self._operands(state, row, "weights")
             both = read(state["both"], row["weights_both"])
             between = read(state["between"], row["weights_between"])
             d_weights = self.f.stage.weights_half(weights, x, context, both, dy, between)
             return {"stages": add_to(carry["stages"], row["weights_chunk"], d_weights)}
 
-        return _run_if(row["weights"], step, state, "stages")
+        return _run_if(row["weights"], step, row, state, "stages")
 
     def _embed_backward(self, state, row):
         if not jax.tree.leaves(self.f.shared):
             return state
 
-        def step(carry):
-            dx = [leaf for leaf in jax.tree.leaves(state["out"][-1]) if is_floating(leaf)]
+        def step(carry, row):
+            dx = [leaf for leaf in jax.tree.leaves(_here(state["out"][-1], row)) if is_floating(leaf)]
 
             def embed(shared):
                 x = varying_like(self.f.embed(shared, row["backward_microbatch"]), self.f.stage.y)
@@ -248,7 +246,7 @@ class Engine:
             (d_shared,) = jax.vjp(embed, self.f.shared)[1](dx)
             return {"shared": _add(carry["shared"], d_shared)}
 
-        return _run_if(row["embed_backward"], step, state, "shared")
+        return _run_if(row["embed_backward"], step, row, state, "shared")
 
     def _exchange(self, state, row):
         """Send in all directions, then receive, so that messages are on their way at the same time."""
@@ -284,20 +282,20 @@ class OwnTimeEngine(Engine):
         return state
 
     def _receive(self, state, row, number, channel):
-        def step(carry):
+        def step(carry, row):
             types = jax.tree.map(jax.typeof, state["out"][channel.buffer])
             arrived = ops.precv(carry["token"], types, self.axis_name, channel.perm, tag=number)
             return carry | {"message": write(carry["message"], row[f"arrival_{number}"], arrived)}
 
-        return _run_if(row[f"receive_{number}"], step, state, "message", "token")
+        return _run_if(row[f"receive_{number}"], step, row, state, "message", "token")
 
     def _send(self, state, row, number, channel):
-        def step(carry):
+        def step(carry, row):
             out = carry["out"][channel.buffer]
             token = ops.psend(out, self.axis_name, channel.perm, token=carry["token"], tag=number)
             return {"token": token}
 
-        return _run_if(row[f"send_{number}"], step, state, "token", reads=("out",))
+        return _run_if(row[f"send_{number}"], step, row, state, "token", reads=("out",))
 
 
 def sum_dtype(dtype: Any) -> Any:
@@ -305,17 +303,32 @@ def sum_dtype(dtype: Any) -> Any:
     return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
 
 
-def _run_if(on: Any, step: Callable[[State], State], state: State, *names: str, reads: tuple[str, ...] = ()) -> State:
+def _run_if(
+    on: Any,
+    step: Callable[[State, State], State],
+    row: State,
+    state: State,
+    *names: str,
+    reads: tuple[str, ...] = (),
+) -> State:
     """Return the state after a step, which changes these names, if on is 1; if it is 0, the state itself."""
     fixed = {name: state[name] for name in reads}
 
     def round_(carry):
         left, changing = carry
-        made = step(fixed | changing)
+        # What is read depends on the round by the numbers of the row. Otherwise the compiler finds that most of a step
+        # is the same in all rounds, and computes it in front of the loop, also where there is no round.
+        here = {name: number + (left - 1) for name, number in row.items()}
+        made = step(fixed | changing, here)
         return left - 1, {name: varying_like(made[name], changing[name]) for name in names}
 
     left, changed = lax.while_loop(lambda carry: carry[0] > 0, round_, (on, {name: state[name] for name in names}))
     return state | changed | {"left": left}
+
+
+def _here(tree: Any, row: State) -> Any:
+    """Return what has no place in a ring, and depends on the round all the same."""
+    return lax.optimization_barrier((tree, row["forward"]))[0]
 
 
 def _add(sums: Any, more: Any) -> Any:
