@@ -214,6 +214,15 @@ def test_late_receives_cost_no_time_and_no_row(of):
     assert received == sum(of.replay().messages)
 
 
+@given(schedules(), st.booleans())
+def test_rows_keep_the_order_of_lists(of, written):
+    """A receive that moved in front of an action would make it wait."""
+    lists = of.with_messages() if written else received_late(of)
+    for rows, row in zip(in_rows(lists).of_ranks, lists.without_overlaps().actions, strict=True):
+        in_order = [[*r.receives.values(), r.action, *(r.send or ())[1:]] for r in rows]
+        assert [action for some in in_order for action in some if action] == list(row)
+
+
 def test_there_is_a_row_for_each_action():
     made = in_rows(schedule("1f1b", 4, 8))
     assert ([len(rows) for rows in made.of_ranks], made.buffers) == ([16] * 4, 1)
