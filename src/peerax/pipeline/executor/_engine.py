@@ -69,11 +69,14 @@ class Engine:
 
         def tick(state, row):
             row = {name: row[number] for name, number in self.at.items()}
-            for step in self._steps():
-                state = step(state, row)
-            return self._exchange(state, row), None
+            return self._round(state, row), None
 
         return lax.scan(tick, self._begin(), mine)[0]
+
+    def _round(self, state, row):
+        for step in self._steps():
+            state = step(state, row)
+        return self._exchange(state, row)
 
     def _begin(self) -> State:
         stage, slots, y = self.f.stage, self.table.slots, self.f.stage.y
@@ -257,6 +260,42 @@ class Engine:
             # copy the whole ring.
             message = write(message, row[f"arrival_{number}"] + state["left"], arrived)
         return state | {"message": message}
+
+
+class OwnTimeEngine(Engine):
+    """Run the table of ranks that are not in step: sends and receives are separate, and take place where rows say so.
+
+    Nothing in the loop is done by all ranks together, so a rank waits for what it receives only.
+    """
+
+    def _begin(self):
+        return super()._begin() | {"token": ops.create_token()}
+
+    def _round(self, state, row):
+        channels = [*enumerate(self.table.channels)]
+        for number, channel in channels:
+            state = self._receive(state, row, number, channel)
+        for step in self._steps():
+            state = step(state, row)
+        for number, channel in channels:
+            state = self._send(state, row, number, channel)
+        return state
+
+    def _receive(self, state, row, number, channel):
+        def step(carry, row):
+            types = jax.tree.map(jax.typeof, state["out"][channel.buffer])
+            arrived = ops.precv(carry["token"], types, self.axis_name, channel.perm, tag=number)
+            return carry | {"message": write(carry["message"], row[f"arrival_{number}"], arrived)}
+
+        return _run_if(row[f"receive_{number}"], step, state, row, "message", "token")
+
+    def _send(self, state, row, number, channel):
+        def step(carry, row):
+            out = carry["out"][channel.buffer]
+            token = ops.psend(out, self.axis_name, channel.perm, token=carry["token"], tag=number)
+            return {"token": token}
+
+        return _run_if(row[f"send_{number}"], step, state, row, "token", reads=("out",))
 
 
 def sum_dtype(dtype: Any) -> Any:

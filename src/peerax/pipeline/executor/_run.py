@@ -11,10 +11,11 @@ from jax import lax
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops import location
-from peerax.pipeline.executor._engine import Engine, Functions, State
+from peerax.pipeline.executor._engine import Engine, Functions, OwnTimeEngine, State
+from peerax.pipeline.executor._own_time import in_rows
 from peerax.pipeline.executor._rng import Rng
 from peerax.pipeline.executor._stages import Stage, stage
-from peerax.pipeline.executor._tables import table
+from peerax.pipeline.executor._tables import own_time_table, table
 from peerax.pipeline.executor._ticks import in_ticks
 from peerax.pipeline.executor._trees import is_floating, varying_like
 from peerax.pipeline.schedules import Schedule
@@ -52,9 +53,16 @@ class Plan:
         has_aux: bool,
         reduction: str,
         ticks: str,
+        strategy: str,
     ) -> None:
         if reduction not in ("mean", "sum", "weighted"):
             raise ValueError(f"reduction is mean, sum or weighted, not {reduction!r}")
+        if strategy not in ("exchange", "p2p"):
+            raise ValueError(f"strategy is exchange or p2p, not {strategy!r}")
+        if strategy == "p2p" and ticks != "shortest":
+            raise ValueError(
+                f"ticks={ticks!r} is for strategy='exchange': with p2p there are none\n  help: leave it out"
+            )
         counts = [schedule.placement.count(rank) for rank in range(schedule.ranks)]
         if len(set(counts)) > 1:
             raise ValueError(f"{schedule.name}: ranks have {counts} stages, but each must have as many as the others")
@@ -64,7 +72,10 @@ class Plan:
         self.data_axes = (data_axes,) if isinstance(data_axes, str) else tuple(data_axes)
         self.axes = (axis_name, *self.data_axes)
         self.has_shared = embed_fn is not None or head_fn is not None
-        self.ticks = in_ticks(schedule, ticks)
+        self.strategy = strategy
+        self.ticks = in_ticks(schedule, ticks) if strategy == "exchange" else ()
+        if strategy == "p2p":
+            in_rows(schedule)  # raises where the function is made, not where it is called
 
 
 class Run:
@@ -190,7 +201,8 @@ class Run:
         fn, remat = self._stage, self.plan.remat
         if remat is not False:
             fn = jax.checkpoint(fn, policy=None if remat is True else remat)
-        halves = any(cell.weights for row in self.plan.ticks for cell in row)
+        schedule = self.plan.schedule
+        halves = any(leaf.kind == "W" for rank in range(schedule.ranks) for leaf in schedule.leaves(rank))
         return stage(fn, *self._examples(), split=halves)
 
     def _forward_only(self) -> Stage:
@@ -205,8 +217,12 @@ class Run:
     def _loop(self, traced: Stage) -> State:
         plan = self.plan
         functions = Functions(traced, self._embed, self._loss, self._context, self.weights, self.shared)
-        made = table(plan.schedule, plan.ticks, traced.keeps)
-        return Engine(made, functions, plan.axis_name, self.microbatches, self.chunks, plan.fill).run()
+        engine = Engine
+        if plan.strategy == "p2p":
+            engine, made = OwnTimeEngine, own_time_table(plan.schedule, traced.keeps)
+        else:
+            made = table(plan.schedule, plan.ticks, traced.keeps)
+        return engine(made, functions, plan.axis_name, self.microbatches, self.chunks, plan.fill).run()
 
     def _reduced(self, state: State) -> tuple[Any, Any]:
         """Return the loss, and what gradients are multiplied by."""

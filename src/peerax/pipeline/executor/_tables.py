@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from peerax.pipeline.executor._own_time import in_rows
 from peerax.pipeline.executor._ticks import Ticks
 from peerax.pipeline.schedules import Action, Schedule
 
@@ -54,7 +55,8 @@ class Table:
 
     Args:
         rows: for each tick and rank the numbers of `columns`.
-        columns: their names; behind `COLUMNS` the slot for what arrives by each channel.
+        columns: their names; behind `COLUMNS` the slot for what arrives by each channel and, if ranks are not in step,
+            whether something is received and sent by it.
         slots: for each ring how many slots it has.
         channels: the exchanges in each tick.
         buffers: how many buffers for messages there are: 2 if a rank does a forward and a backward in one tick.
@@ -76,7 +78,17 @@ def table(schedule: Schedule, ticks: Ticks, keeps: Keeps) -> Table:
     return _Maker(schedule, ticks, keeps).make()
 
 
+def own_time_table(schedule: Schedule, keeps: Keeps) -> Table:
+    """Make the table of ranks that are not in step; its columns also say when each channel is used.
+
+    Raises ValueError if messages that are written in the schedule are not received in the order in which they are sent.
+    """
+    return _OwnTimeMaker(schedule, keeps).make()
+
+
 class _Maker:
+    per_channel: tuple[str, ...] = ("arrival",)
+
     def __init__(self, schedule: Schedule, ticks: Ticks, keeps: Keeps) -> None:
         self.schedule, self.ticks, self.keeps = schedule, ticks, keeps
         self.when = {action: tick for tick, row in enumerate(ticks) for cell in row for action in cell.actions}
@@ -88,7 +100,7 @@ class _Maker:
     def make(self) -> Table:
         schedule, ranks = self.schedule, range(self.schedule.ranks)
         channels = self._channels()
-        columns = (*COLUMNS, *(f"arrival_{number}" for number in range(len(channels))))
+        columns = (*COLUMNS, *(f"{word}_{number}" for number in range(len(channels)) for word in self.per_channel))
         names = list(channels)
         empty = dict.fromkeys(columns, 0)
         trash = {ring: self.sizes[ring] for ring in RINGS}
@@ -100,9 +112,7 @@ class _Maker:
         for action, tick in self.when.items():
             rank = schedule.placement[action.stage]
             cells[tick][rank] |= self._cell(action)
-            for to, buffer, slot in self._sent(action):
-                number = names.index((buffer, (to - rank) % schedule.ranks))
-                cells[tick][to][f"arrival_{number}"] = slot
+        self._put_messages(cells, names)
         stays = any(
             cell["forward_to"] != trash["message"] or cell["backward_to"] != trash["message"]
             for row in cells
@@ -117,6 +127,14 @@ class _Maker:
             stays,
             self.has,
         )
+
+    def _put_messages(self, cells: list[list[dict[str, int]]], names: list[tuple[int, int]]) -> None:
+        """Write into the cells where what arrives by each channel goes."""
+        for action, tick in self.when.items():
+            rank = self.schedule.placement[action.stage]
+            for to, buffer, slot in self._sent(action):
+                number = names.index((buffer, (to - rank) % self.schedule.ranks))
+                cells[tick][to][f"arrival_{number}"] = slot
 
     def _cell(self, action: Action) -> dict[str, int]:
         kind, stage, microbatch = action.kind, action.stage, action.microbatch
@@ -235,6 +253,42 @@ class _Maker:
     def _after(self, action: Action, stage: int, phase: int) -> int:
         """When the result of an action is with a stage: at once if that is on the same rank."""
         return self._at(action, phase if self._here(action.stage, stage) else _ARRIVAL)
+
+
+class _OwnTimeMaker(_Maker):
+    """The table of ranks that are not in step: what arrives is there from its receive on."""
+
+    per_channel = ("receive", "arrival", "send")
+
+    def __init__(self, schedule: Schedule, keeps: Keeps) -> None:
+        made = in_rows(schedule)
+        self.of_ranks = made.of_ranks
+        self.received = {
+            action: number
+            for rows in self.of_ranks
+            for number, row in enumerate(rows)
+            for action in row.receives.values()
+        }
+        ticks = tuple(tuple(row.tick for row in rows) for rows in zip(*self.of_ranks, strict=True))
+        super().__init__(schedule.compute_only().without_overlaps(), ticks, keeps)
+        self.buffers = made.buffers
+
+    def _put_messages(self, cells: list[list[dict[str, int]]], names: list[tuple[int, int]]) -> None:
+        for rank, rows in enumerate(self.of_ranks):
+            for row, cell in zip(rows, (of_all[rank] for of_all in cells), strict=True):
+                for channel, action in row.receives.items():
+                    number = names.index(channel)
+                    what = "x" if action.kind == "RECV_F" else "dy"
+                    cell[f"receive_{number}"] = 1
+                    cell[f"arrival_{number}"] = self.slots[what, action.stage, action.microbatch]
+                if row.send:
+                    cell[f"send_{names.index(row.send[0])}"] = 1
+
+    def _after(self, action: Action, stage: int, phase: int) -> int:
+        if self._here(action.stage, stage):
+            return self._at(action, phase)
+        word = "RECV_F" if action.kind == "F" else "RECV_B"
+        return self.received[Action(word, stage, action.microbatch)] * _PER_TICK - 1  # before all else in the row
 
 
 def _ring_of(column: str) -> str | None:

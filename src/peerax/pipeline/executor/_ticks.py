@@ -11,7 +11,7 @@ from itertools import count
 from peerax.pipeline.schedules import Action, Schedule
 from peerax.pipeline.schedules._needs import Value, consumed, provided
 
-_COLUMNS = {"F": 0, "B": 1, "I": 1, "W": 2}
+COLUMN_OF = {"F": 0, "B": 1, "I": 1, "W": 2}
 _UNITS = {"F": 1, "B": 2, "I": 1, "W": 1}
 _MOST = {"shortest": (1, 3), "one": (1,), "all": (3,)}
 
@@ -82,7 +82,7 @@ def _filled(schedule: Schedule, most: int) -> Ticks:
             last = -1
             while heads[rank] < len(actions) and len([a for a in chosen if a]) < most:
                 action = actions[heads[rank]]
-                column = _COLUMNS[action.kind]
+                column = COLUMN_OF[action.kind]
                 if column <= last or not _is_ready(schedule, rank, action, done, number):
                     break
                 chosen[column], last = action, column

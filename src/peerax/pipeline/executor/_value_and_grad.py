@@ -27,6 +27,7 @@ def value_and_grad(
     has_aux: bool = False,
     reduction: Literal["mean", "sum", "weighted"] = "mean",
     ticks: Literal["shortest", "one", "all"] = "shortest",
+    strategy: Literal["exchange", "p2p"] = "exchange",
 ) -> Callable[..., Any]:
     """Return a function that computes the loss of a pipeline and its gradients, in the order of a schedule.
 
@@ -52,6 +53,11 @@ def value_and_grad(
         the loss is the sum of all sums over that of all weights. Weights have no derivative.
       ticks: how ranks are kept in step: with "one" action in each tick, with "all" that are ready, or whichever is
         shorter.
+      strategy: "exchange" keeps ranks in step, with an exchange of messages at the end of each tick, on every backend.
+        "p2p" lets each rank go through its list at its own pace, by sends and receives of two ranks only, so that a
+        slow one delays only those that need something of it. It sends at once and receives as late as possible, unless
+        sends and receives are written in the schedule; where sends wait (on GPUs, or with PEERAX_SEND=rendezvous) write
+        them by `schedule.with_messages()`, which cannot hang. A TPU has no separate sends and receives (PX213).
 
     Returns:
       (params, batch, targets, rng=None) -> (loss, grads), or ((loss, Aux), grads).
@@ -64,8 +70,9 @@ def value_and_grad(
 
     Raises:
       ValueError: the schedule is for another number of ranks, or has faults (ScheduleError); examples cannot be shared
-        out equally; a stage does not return what it takes.
-      PeeraxError: PX104 (no mesh is given, and axis_name is no manual axis here).
+        out equally; a stage does not return what it takes; messages that are written in the schedule are in an order
+        that strategy="p2p" cannot take.
+      PeeraxError: PX104 (no mesh is given, and axis_name is no manual axis here), PX213 (strategy="p2p" on a TPU).
 
     Transformations: jit yes · vmap no · grad no (it has computed the gradients) · scan yes
 
@@ -74,7 +81,9 @@ def value_and_grad(
       >>> loss, grads = jax.jit(step)(params, batch, targets)
     """
     _check(schedule)
-    plan = Plan(stage_fn, loss_fn, schedule, axis_name, embed_fn, head_fn, data_axes, remat, has_aux, reduction, ticks)
+    plan = Plan(
+        stage_fn, loss_fn, schedule, axis_name, embed_fn, head_fn, data_axes, remat, has_aux, reduction, ticks, strategy
+    )
     return _callable(plan, mesh, gradients=True)
 
 
@@ -91,11 +100,13 @@ def evaluate(
     data_axes: Sequence[str] | str = (),
     has_aux: bool = False,
     reduction: Literal["mean", "sum", "weighted"] = "mean",
+    strategy: Literal["exchange", "p2p"] = "exchange",
 ) -> Callable[..., Any]:
     """Return a function that computes the loss of a pipeline, by forwards only.
 
     Args:
-      stage_fn, loss_fn, axis_name, mesh, embed_fn, head_fn, data_axes, has_aux, reduction: as for value_and_grad.
+      stage_fn, loss_fn, axis_name, mesh, embed_fn, head_fn, data_axes, has_aux, reduction, strategy: as for
+        value_and_grad.
       schedule: says on which rank each stage is.
       microbatches: how many there are; by default as many as in the schedule.
 
@@ -112,7 +123,20 @@ def evaluate(
     """
     _check(schedule)
     forwards = forwards_only(schedule, schedule.microbatches if microbatches is None else microbatches)
-    plan = Plan(stage_fn, loss_fn, forwards, axis_name, embed_fn, head_fn, data_axes, False, has_aux, reduction, "one")
+    plan = Plan(
+        stage_fn,
+        loss_fn,
+        forwards,
+        axis_name,
+        embed_fn,
+        head_fn,
+        data_axes,
+        False,
+        has_aux,
+        reduction,
+        "shortest",
+        strategy,
+    )
     return _callable(plan, mesh, gradients=False)
 
 
