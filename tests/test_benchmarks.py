@@ -3,6 +3,8 @@
 import gc
 import importlib.util
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -31,3 +33,16 @@ def test_the_name_of_the_processor(exchange, text, tmp_path, monkeypatch):
         file.write_text(text)
     monkeypatch.setattr(platform, "processor", lambda: "what Python knows")
     assert exchange.processor(str(file)) == ("A: B 2" if text and "model" in text else "what Python knows")
+
+
+@pytest.mark.parametrize(
+    ("name", "needs", "row"),
+    [("pipeline", "jax", "| zb-h1 | activations | 27 |"), ("pipeline_torch", "torch", "| 8 |")],
+)
+def test_pipelines_are_measured(name, needs, row):
+    """Of a small one; losses and gradients are compared before anything is timed."""
+    pytest.importorskip(needs)
+    script = str(ROOT / "benchmarks" / f"{name}.py")
+    done = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert row in done.stdout
