@@ -48,3 +48,16 @@ def test_the_time_until_a_program_runs():
     assert [tuple(row[:2]) for row in rows] == [*itertools.product(pipelines, phases)]
     for *_, ours, theirs, ratio in rows:
         assert float(ratio) == pytest.approx(float(ours) / float(theirs), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "needs", "row"),
+    [("pipeline", "jax", "| zb-h1 | activations | 27 |"), ("pipeline_torch", "torch", "| 8 |")],
+)
+def test_pipelines_are_measured(name, needs, row):
+    """Of a small one; losses and gradients are compared before anything is timed."""
+    pytest.importorskip(needs)
+    script = str(ROOT / "benchmarks" / f"{name}.py")
+    done = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert row in done.stdout

@@ -154,29 +154,6 @@ def test_tensors_may_be_sharded_automatically():
     models.assert_close(got, wanted)
 
 
-def test_tensors_may_be_sharded_by_hand():
-    """The stage sums over an axis of its own, in ticks in which other ranks do something else."""
-    made = schedule("zb-h1", 2, 3)
-    mesh = models.mesh(2, 2, names=("stage", "tensor"))
-    params, (x, targets) = models.weights_of(made), models.vectors(6)
-    wanted = models.quick(models.of_vectors(made), params, x, targets)
-
-    def stage(weights, x):
-        hidden = jnp.tanh(x @ weights["up"] + weights["bias"])
-        mixed = jax.lax.psum(hidden @ weights["mix"], "tensor")
-        return x + jnp.tanh(mixed) @ weights["down"]
-
-    specs = {
-        "up": P("stage", None, "tensor"),
-        "bias": P("stage", "tensor"),
-        "mix": P("stage", "tensor"),
-        "down": P("stage"),
-    }
-    step = value_and_grad(stage, models.squares, schedule=made, axis_name="stage")
-    step = jax.shard_map(step, mesh=mesh, in_specs=(specs, P(), P()), out_specs=(P(), specs))
-    models.assert_close(models.quick(step, params, x, targets), wanted)
-
-
 def test_sums_are_in_float32_for_narrow_weights():
     """256 microbatches of gradients that are all 1: in bfloat16 their sum would stop at 256."""
     count = 512
