@@ -247,3 +247,30 @@ def test_errors():
     with pytest.raises(peerax.PeeraxError) as info:
         models.of_vectors(made, mesh=None)(params, x, targets)
     assert info.value.code == "PX104"
+
+
+def test_errors_of_what_functions_return_and_are_given():
+    made = schedule("1f1b", 2, 4)
+    params, (x, targets) = models.weights_of(made), models.vectors(8)
+    options = {"schedule": made, "axis_name": "stage", "mesh": models.mesh(2)}
+
+    def call(loss=models.squares, targets=targets, batch=x, **more):
+        return value_and_grad(models.stage, loss, **{**options, **more})(params, batch, targets)
+
+    with pytest.raises(ValueError, match="batch has 8 examples, but targets have 4"):
+        call(targets=targets[:4])
+    with pytest.raises(ValueError, match=r"the loss of a microbatch is a scalar, but .* \(2, 8\)"):
+        call(lambda y, targets: (y - targets) ** 2)
+    with pytest.raises(ValueError, match="the weight of a microbatch is a scalar"):
+        call(lambda y, targets: (jnp.sum(y - targets), jnp.ones(2)), reduction="weighted")
+    with pytest.raises(TypeError, match="params are .*, since there is embed_fn or head_fn; not dict"):
+        call(embed_fn=lambda shared, batch: batch)
+    with pytest.raises(TypeError, match=r"loss_fn returns \(sum, weight\), since reduction='weighted'; not an array"):
+        call(reduction="weighted")
+    with pytest.raises(TypeError, match=r"stage_fn returns \(y, aux\), since has_aux=True; not an array"):
+        call(has_aux=True)
+    with pytest.raises(ValueError, match=r"the mesh has the axes \('stage',\), but not 'data'"):
+        call(data_axes="data")
+    mesh = jax.make_mesh((2, 2), ("stage", "data"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    with pytest.raises(ValueError, match="3 examples in each of 2 shards cannot .* 4 microbatches(.|\n)*add 2 that"):
+        call(batch=x[:6], targets=targets[:6], mesh=mesh, data_axes="data")

@@ -77,6 +77,18 @@ class Plan:
         if strategy == "p2p":
             in_rows(schedule)  # raises where the function is made, not where it is called
 
+    def parts(self, params: Any) -> tuple[Any, Any]:
+        """Return the parameters of stages, and the shared ones."""
+        if not self.has_shared:
+            return params, ()
+        return _pair(params, "params are (those of stages, shared ones), since there is embed_fn or head_fn")
+
+
+def _pair(made: Any, wanted: str) -> tuple[Any, Any]:
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError(f"{wanted}; not {'an array' if hasattr(made, 'shape') else type(made).__name__}")
+    return made
+
 
 class Run:
     """A plan and its arguments, which are those of one rank."""
@@ -85,7 +97,7 @@ class Run:
         self.plan, self.rng = plan, rng
         self._check_axis(site)
         self.chunks, self.microbatches = plan.schedule.chunks, plan.schedule.microbatches
-        self.like = params if plan.has_shared else (params, ())
+        self.like = plan.parts(params)
         weights, shared = self.like
         for leaf in jax.tree.leaves(weights):
             if leaf.ndim < 1 or leaf.shape[0] != self.chunks:
@@ -97,7 +109,11 @@ class Run:
             raise TypeError("parameters are of floating types: others have no gradient")
         self.weights, self.shared = self._everywhere(weights), self._everywhere(shared)
         self.batch, self.size = self._split(batch, "batch")
-        self.targets, _ = self._split(targets, "targets")
+        self.targets, size = self._split(targets, "targets")
+        if jax.tree.leaves(batch) and jax.tree.leaves(targets) and size != self.size:
+            raise ValueError(
+                f"batch has {self.size * self.microbatches} examples, but targets have {size * self.microbatches}"
+            )
 
     def value_and_grad(self) -> Any:
         """Return (loss, grads), or ((loss, aux), grads)."""
@@ -145,12 +161,18 @@ class Run:
             raise ValueError(f"{name}: all arrays have the examples in front, as many of them, not {sizes}")
         size, count = sizes.pop() if leaves else 0, self.microbatches
         if size % count:
+            shards = self._shards()
+            in_each = f" in each of {shards} shards" if shards > 1 else ""
             raise ValueError(
-                f"{name}: {size} examples cannot be shared out among {count} microbatches\n  help: add {-size % count} "
-                "that do not count, of weight 0 with reduction='weighted'"
+                f"{name}: {size} examples{in_each} cannot be shared out among {count} microbatches\n  help: add "
+                f"{-size % count * shards} that do not count, of weight 0 with reduction='weighted'"
             )
         split = jax.tree.map(lambda x: x.reshape(size // count, count, *x.shape[1:]), tree)
         return self._everywhere(split), size // count
+
+    def _shards(self) -> int:
+        """Among how many ranks the data are shared out."""
+        return math.prod(_jax.axis_sizes()[axis] for axis in self.plan.data_axes)
 
     def _of(self, tree: Any, microbatch: Any) -> Any:
         return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, microbatch, 1, keepdims=False), tree)
@@ -171,7 +193,7 @@ class Run:
 
     def _stage(self, weights: Any, x: Any, context: tuple[Rng, ...]) -> tuple[Any, Any]:
         made = self.plan.stage_fn(weights, x, *context)
-        y, aux = made if self.plan.has_aux else (made, None)
+        y, aux = _pair(made, "stage_fn returns (y, aux), since has_aux=True") if self.plan.has_aux else (made, None)
         got, wanted = (jax.tree.map(lambda a: f"{a.dtype.name}{[*a.shape]}", tree) for tree in (y, x))
         if got != wanted:
             raise ValueError(f"a stage returns what the next one takes: it took {wanted}, but returned {got}")
@@ -181,8 +203,15 @@ class Run:
         plan = self.plan
         made = y if plan.head_fn is None else plan.head_fn(shared, y)
         made = plan.loss_fn(made, self._of(self.targets, microbatch))
-        made, aux = made if plan.has_aux else (made, None)
-        loss, weight = made if plan.reduction == "weighted" else (made, jnp.float32(1))
+        made, aux = _pair(made, "loss_fn returns (loss, aux), since has_aux=True") if plan.has_aux else (made, None)
+        loss, weight = made, jnp.float32(1)
+        if plan.reduction == "weighted":
+            loss, weight = _pair(made, "loss_fn returns (sum, weight), since reduction='weighted'")
+        for what, value in (("loss", loss), ("weight", weight)):
+            if jnp.shape(value) != ():
+                raise ValueError(
+                    f"the {what} of a microbatch is a scalar, but loss_fn returned one of {jnp.shape(value)}"
+                )
         return (loss, lax.stop_gradient(weight)), aux
 
     def _examples(self) -> tuple[Any, Any, Any]:
@@ -230,7 +259,7 @@ class Run:
         if plan.reduction == "weighted":
             scale = 1 / lax.psum(state["weight"], plan.axes)
         elif plan.reduction == "mean":
-            scale = jnp.float32(1 / (self.microbatches * math.prod(_jax.axis_sizes()[axis] for axis in plan.data_axes)))
+            scale = jnp.float32(1 / (self.microbatches * self._shards()))
         else:
             scale = jnp.float32(1)
         return lax.psum(state["loss"], plan.axes) * scale, scale

@@ -181,10 +181,13 @@ def _callable(plan: Plan, mesh: Any, gradients: bool) -> Callable[..., Any]:
 
     if mesh is None:
         return inside
+    if missing := [axis for axis in plan.axes if axis not in mesh.axis_names]:
+        raise ValueError(f"the mesh has the axes {mesh.axis_names}, but not {', '.join(map(repr, missing))}")
     in_specs, out_specs = specs(PartitionSpec(plan.axis_name), PartitionSpec(plan.data_axes or None))
     whole = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=set(plan.axes)))
 
     def outside(params, batch, targets, rng=None):
+        plan.parts(params)  # or it would be the specs of shard_map that do not fit
         return whole(params, batch, targets, rng)
 
     return outside
