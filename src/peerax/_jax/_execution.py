@@ -56,15 +56,15 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
         if not self.exclusive:
             return super().__call__(*args)
         jax.block_until_ready(args)
-        # Of the same program, if a callback of it started this one.
-        outer = self.run, _ExclusiveExecution.current
-        try:
-            with type(self).enter() as self.run:
+        with type(self).enter() as run:
+            # Of the same program, if a callback of it started this one. Whoever is inside alone may change these.
+            outer = self.run, _ExclusiveExecution.current
+            self.run = _ExclusiveExecution.current = run
+            try:
                 _warn_of_given_up()
-                _ExclusiveExecution.current = self.run
                 return super().__call__(*args)
-        finally:
-            self.run, _ExclusiveExecution.current = outer
+            finally:
+                self.run, _ExclusiveExecution.current = outer
 
     def _handle_token_bufs(self, token_bufs, sharded_token):
         if self.exclusive:
