@@ -13,7 +13,7 @@ from peerax.lint._values import axis_key, returned_expression
 _NAMES_A_RANK = re.compile(
     r"(?:^|_)(?:device|rank|stage|shard|replica|worker|process|host)(?:_?(?:id|index|idx))?(?:_|$)"
 )
-_IOTAS = ("jax.lax.iota", "jax.lax.broadcasted_iota", "jax.numpy.arange", "jax.lax.broadcasted_iota")
+_IOTAS = ("jax.lax.iota", "jax.lax.broadcasted_iota", "jax.numpy.arange")
 _SAME_EVERYWHERE = COLLECTIVES - {"ppermute", "pshuffle", "all_to_all", "psum_scatter", "ragged_all_to_all"}
 _PROCESS = "the process"
 _TOGETHER = frozenset(
