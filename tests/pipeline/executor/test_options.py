@@ -267,6 +267,12 @@ def test_errors():
         models.of_vectors(made, ticks="two")
     with pytest.raises(ValueError, match="ranks have"):
         models.of_vectors(Schedule.from_csv("0F0,0B0\n1F0,2F0,2B0,1B0\n"))
-    with pytest.raises(peerax.PeeraxError) as info:
-        models.of_vectors(made, mesh=None)(params, x, targets)
-    assert info.value.code == "PX104"
+    for data_axes in ((), "data"):
+        with pytest.raises(peerax.PeeraxError) as info:
+            models.of_vectors(made, mesh=None, data_axes=data_axes)(params, x, targets)
+        assert info.value.code == "PX104"
+    with pytest.raises(ValueError, match="8 examples, and targets have 4"):
+        step(params, x, targets[:4])
+    for loss, shown in ((lambda y, t: (y - t).sum(1), r"float32\[2\]"), (lambda y, t: jnp.int32(1), r"int32\[\]")):
+        with pytest.raises(ValueError, match=f"but they are {shown}(.|\n)*take the mean"):
+            value_and_grad(models.stage, loss, **options)(params, x, targets)

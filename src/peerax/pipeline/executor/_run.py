@@ -86,7 +86,10 @@ class Run:
             raise TypeError("parameters are of floating types: others have no gradient")
         self.weights, self.shared = self._everywhere(weights), self._everywhere(shared)
         self.batch, self.size = self._split(batch, "batch")
-        self.targets, _ = self._split(targets, "targets")
+        self.targets, size = self._split(targets, "targets")
+        if size != self.size and jax.tree.leaves(batch) and jax.tree.leaves(targets):
+            counts = (each * self.microbatches for each in (self.size, size))
+            raise ValueError("batch has {} examples, and targets have {}: each example has a target".format(*counts))
 
     def value_and_grad(self) -> Any:
         """Return (loss, grads), or ((loss, aux), grads)."""
@@ -172,6 +175,12 @@ class Run:
         made = plan.loss_fn(made, self._of(self.targets, microbatch))
         made, aux = made if plan.has_aux else (made, None)
         loss, weight = made if plan.reduction == "weighted" else (made, jnp.float32(1))
+        if jnp.shape(loss) or jnp.shape(weight) or not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
+            got = " and ".join(f"{jnp.result_type(one)}{[*jnp.shape(one)]}" for one in (loss, weight))
+            raise ValueError(
+                f"a loss is a floating scalar, and its weight a scalar, but they are {got}\n"
+                "  help: take the mean or the sum over examples, in float32"
+            )
         return (loss, lax.stop_gradient(weight)), aux
 
     def _examples(self) -> tuple[Any, Any, Any]:
