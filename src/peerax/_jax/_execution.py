@@ -23,7 +23,7 @@ class Run(Protocol):
     """What is told of one execution."""
 
     is_over: bool
-    raised: Exception | None  # by a callback of it
+    raised: BaseException | None  # by a callback of it
 
     def describe(self) -> list[str]:
         """Return what each rank is doing now, a line each."""
@@ -99,7 +99,7 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
             raise wait.error
 
 
-def _error_of_callback(raised: Exception, error: Exception | None, note: str) -> Exception:
+def _error_of_callback(raised: BaseException, error: Exception | None, note: str) -> Exception:
     """Return what JAX would raise for it by itself, had nobody waited for its rank."""
     if error is None or type(raised).__name__ not in str(error):
         text = "".join(traceback.format_exception(raised))
@@ -117,7 +117,7 @@ def noting_what_it_raises(callback: Callable[..., Any]) -> Callable[..., Any]:
         run = None if runs_given_up() else _ExclusiveExecution.current  # it might be called by one of those
         try:
             return callback(*args)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() ends a rank as well
             if run is not None and run.raised is None:
                 run.raised = error
             raise
