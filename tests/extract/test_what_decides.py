@@ -272,6 +272,20 @@ def test_a_reduction_that_leaves_a_receive_alone():
     assert codes(body) == ["PX202"]
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_reductions_in_branches(apart):
+    """That of one branch meets that of the other: all ranks get 2 + 4 + 6, and not each what its own branch says."""
+
+    def body(x):
+        rank = lax.axis_index("x")
+        chosen = rank == 0 if apart else lax.psum(rank, "x") == 0
+        reduced = lax.cond(chosen, lambda n: lax.psum(n, "x"), lambda n: lax.psum(2 * n, "x"), rank)
+        each = jnp.where(rank == 0, 6, 12) if apart else 12
+        return lax.cond(reduced == each, total, same, x)
+
+    assert codes(body) == (["PX210"] if apart else [])
+
+
 def test_a_reduction_along_one_of_two_axes():
     """Both ranks of a row take the branch or neither does, and row 1 does."""
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("a", "b"))

@@ -59,6 +59,7 @@ def test_files(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_line_ends(end):
     assert lint_bytes(SEND.replace("\n", end).encode()) == [("PXL001", 2, 1)]
+    assert lint_bytes(f"{SEND}  # noqa\nx = 1\n".replace("\n", end).encode()) == []
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Run(Protocol):
     """What is told of one execution."""
 
     is_over: bool
-    raised: Exception | None  # by a callback of it
+    raised: BaseException | None  # by a callback of it
 
     def describe(self) -> list[str]:
         """Return what each rank is doing now, a line each."""
@@ -56,15 +56,15 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
         if not self.exclusive:
             return super().__call__(*args)
         jax.block_until_ready(args)
-        # Of the same program, if a callback of it started this one.
-        outer = self.run, _ExclusiveExecution.current
-        try:
-            with type(self).enter() as self.run:
+        with type(self).enter() as run:
+            # Of the same program, if a callback of it started this one. Whoever is inside alone may change these.
+            outer = self.run, _ExclusiveExecution.current
+            self.run = _ExclusiveExecution.current = run
+            try:
                 _warn_of_given_up()
-                _ExclusiveExecution.current = self.run
                 return super().__call__(*args)
-        finally:
-            self.run, _ExclusiveExecution.current = outer
+            finally:
+                self.run, _ExclusiveExecution.current = outer
 
     def _handle_token_bufs(self, token_bufs, sharded_token):
         if self.exclusive:
@@ -99,7 +99,7 @@ class _ExclusiveExecution(pxla.ExecuteReplicated):
             raise wait.error
 
 
-def _error_of_callback(raised: Exception, error: Exception | None, note: str) -> Exception:
+def _error_of_callback(raised: BaseException, error: Exception | None, note: str) -> Exception:
     """Return what JAX would raise for it by itself, had nobody waited for its rank."""
     if error is None or type(raised).__name__ not in str(error):
         text = "".join(traceback.format_exception(raised))
@@ -117,7 +117,7 @@ def noting_what_it_raises(callback: Callable[..., Any]) -> Callable[..., Any]:
         run = None if runs_given_up() else _ExclusiveExecution.current  # it might be called by one of those
         try:
             return callback(*args)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() ends a rank as well
             if run is not None and run.raised is None:
                 run.raised = error
             raise

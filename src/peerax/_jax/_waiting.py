@@ -17,16 +17,12 @@ class Wait:
     def __init__(self, tokens: list[Any]):
         self.error: Exception | None = None  # the first that a rank ended with, once the wait is over
         self._tokens = tokens
-        self._running = threading.Lock()
-        self._running.acquire()
+        self._over = threading.Event()  # several threads ask, and none of them may hide it from another
         _in_other_thread(self._run)
 
     def is_over(self, limit_s: float = -1) -> bool:
         """Wait until all ranks are done, at most that long (for ever if negative), and return whether they are."""
-        if self._running.acquire(timeout=limit_s):
-            self._running.release()
-            return True
-        return False
+        return self._over.wait(None if limit_s < 0 else limit_s)
 
     def give_up(self, limit_s: float) -> bool:
         """Wait that long at most; ranks that are not done then have a little more when the process ends.
@@ -35,8 +31,9 @@ class Wait:
         """
         if self.is_over(limit_s):
             return True
+        global _given_up
         atexit.register(self.is_over, _AT_EXIT_S)
-        _given_up.append(self)
+        _given_up = [*runs_given_up(), self]
         return False
 
     def _run(self) -> None:
@@ -45,16 +42,16 @@ class Wait:
                 token.block_until_ready()
             except jax.errors.JaxRuntimeError as error:
                 self.error = self.error or error
-        self._running.release()
+        self._over.set()
 
 
+# Changed by one thread at a time, that of the run which has ended; callbacks of any rank read it meanwhile.
 _given_up: list[Wait] = []
 
 
 def runs_given_up() -> list[Wait]:
     """Return the waits that were given up and whose ranks are still not done."""
-    _given_up[:] = [wait for wait in _given_up if not wait.is_over(0)]
-    return list(_given_up)
+    return [wait for wait in _given_up if not wait.is_over(0)]
 
 
 # Threads are kept a while, since to start one takes as long as a short run. They are daemons, so that a rank that never

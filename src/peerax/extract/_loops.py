@@ -109,7 +109,8 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
 
     def settle(loop: Loop, known: bool):
         def body(loop, carried):
-            inner = replace(scope, loops=(*scope.loops, loop if known else None))
+            # Whether all ranks go on equally long is known only when it has been walked through.
+            inner = replace(scope, loops=(*scope.loops, loop if known else None), apart=scope.apart | scope.axes)
             asked, (goes_on,) = walk.run(test, test_consts, [*for_test, *carried], inner)
             inside, results = walk.run(advance, advance_consts, [*for_body, *carried], inner)
             conditions[:] = [(asked, goes_on)]

@@ -53,6 +53,7 @@ class Scope:
         typed: whether types tell along which axes values differ.
         section: number of the shard_map: its messages meet no others.
         loops: the loops around whose iterations are known, the outermost first; None for others.
+        apart: axes along which ranks may be in different branches or iterations.
     """
 
     ranks: ops.Ranks | None = None
@@ -60,3 +61,4 @@ class Scope:
     typed: bool = False
     section: int = 0
     loops: tuple[Loop | None, ...] = ()
+    apart: frozenset = NOWHERE

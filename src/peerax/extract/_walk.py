@@ -198,7 +198,7 @@ class Walk:
             differing, doubtful = differing - set(axes), doubtful - set(axes)
             first = self.numbers.of(eqn.primitive, scope.ranks, axes, tuple(value.number for value in values))
             return [
-                Value(self.numbers.of("result", first, i), differing, doubtful, _reduced(eqn, axes, value))
+                Value(self.numbers.of("result", first, i), differing, doubtful, _reduced(eqn, axes, value, scope))
                 for i, value in enumerate(values[: len(eqn.outvars)])
             ]
         return [Value(self.numbers.new(), differing | set(axes), doubtful) for _ in eqn.outvars]
@@ -271,10 +271,12 @@ class Walk:
         return results
 
 
-def _reduced(eqn, axes: tuple, value: Value) -> Reduced | None:
+def _reduced(eqn, axes: tuple, value: Value, scope: Scope) -> Reduced | None:
     """The value of a reduction of what is known of all ranks."""
     name = eqn.primitive.name.removesuffix("_invariant")
     if value.expression is None or name not in _COMPUTED:
+        return None
+    if not scope.apart.isdisjoint(axes):  # it may meet one of another branch, with another operand
         return None
     return Reduced((value.expression,), name, axes)
 
@@ -300,7 +302,8 @@ def _cond(walk: Walk, eqn, values, scope: Scope, steps) -> list[Value]:
         file, line = site_of(eqn)
         walk.assumptions[f"the branch for {walk.platform} is taken at {file}:{line}"] = None
         return results
-    walked = [walk.run(*branch, operands, scope) for branch in branches]
+    inner = replace(scope, apart=scope.apart | selector.axes | selector.doubtful)
+    walked = [walk.run(*branch, operands, inner) for branch in branches]
     steps.append(Chosen(selector, [inside for inside, _ in walked], site_of(eqn), scope.ranks))
     return [_choice(walk, selector, options) for options in zip(*(results for _, results in walked), strict=True)]
 

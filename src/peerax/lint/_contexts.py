@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from enum import Flag
 
 from peerax.lint._names import is_any, last, names_of
-from peerax.lint._scopes import Binding, Function, Module, Scope, all_arguments
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+from peerax.lint._scopes import FUNCTIONS, Binding, Function, Module, Scope, all_arguments
 
 
 class Context(Flag):
@@ -179,7 +177,7 @@ class Contexts:
                 self._use_binding(user, binding, depth - 1)
         elif isinstance(parent, ast.IfExp) and parent.test is not node:
             self._use(user, parent, scope, depth - 1)
-        elif isinstance(parent, _FUNCTIONS) and node in getattr(parent, "decorator_list", ()):
+        elif isinstance(parent, FUNCTIONS) and node in getattr(parent, "decorator_list", ()):
             self._called_in(user, scope)
         elif isinstance(parent, ast.Attribute):
             if parent.attr in ("lower", "trace", "eval_shape", "apply"):

@@ -88,8 +88,7 @@ class Meshes:
         if mesh.of_devices:
             shape = self._shape(argument_of(mesh.call, 0, "devices"), mesh.scope, sample)
         else:
-            position, name = (0, "axis_shapes") if not _is_abstract(mesh.call) else (0, "axis_sizes")
-            given = argument_of(mesh.call, position, name)
+            given = argument_of(mesh.call, 0, "axis_sizes" if _is_abstract(mesh.call) else "axis_shapes")
             if given is None:
                 raise Unknown
             shape = _as_shape(Evaluation(self.module, sample).value(given, mesh.scope))

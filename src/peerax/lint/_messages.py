@@ -7,12 +7,10 @@ from peerax.lint._contexts import Context
 from peerax.lint._finding import Found
 from peerax.lint._names import MESSAGES, is_any, last, names_of
 from peerax.lint._operations import Operation, Source
-from peerax.lint._scopes import Binding
+from peerax.lint._scopes import COMPREHENSIONS, FUNCTIONS, Binding
 from peerax.lint._values import Unknown, constant
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def outside_shard_map(source: Source) -> Iterator[Found]:
@@ -93,7 +91,7 @@ def token_before_it_exists(source: Source) -> Iterator[Found]:
     """Find PXL003."""
     for operation in _messages(source):
         token = operation.token
-        if not isinstance(token, ast.Name) or isinstance(operation.scope.node, _COMPREHENSIONS):
+        if not isinstance(token, ast.Name) or isinstance(operation.scope.node, COMPREHENSIONS):
             continue
         bindings = source.module.resolve(token.id, operation.scope)
         if not bindings or any(binding.scope is not operation.scope for binding in bindings):
@@ -162,7 +160,7 @@ def _is_earlier_in_a_loop(source: Source, use: ast.AST, binding: ast.AST) -> boo
     """Whether a binding of an iteration before may be read, in a branch that the first iteration does not take."""
     guarded = False
     for outer in source.module.ancestors(use):
-        if isinstance(outer, _FUNCTIONS):
+        if isinstance(outer, FUNCTIONS):
             return False
         if isinstance(outer, (ast.If, ast.IfExp, ast.Try, ast.Match)):
             guarded = True

@@ -13,7 +13,7 @@ def suppressed(text: str) -> dict[int, frozenset[str] | None]:
     if "noqa" not in text.lower():
         return {}
     found: dict[int, frozenset[str] | None] = {}
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
         if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
             codes = match["codes"]
             found[token.start[0]] = None if codes is None else frozenset(c.upper() for c in _CODE.findall(codes))

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from peerax.lint._finding import Found
 from peerax.lint._names import COLLECTIVES, collective_of, is_any, last, names_of
 from peerax.lint._operations import Source
-from peerax.lint._scopes import Function, Scope, argument_of
+from peerax.lint._scopes import FUNCTIONS, Function, Scope, argument_of
 from peerax.lint._values import axis_key, returned_expression
 
 _NAMES_A_RANK = re.compile(
     r"(?:^|_)(?:device|rank|stage|shard|replica|worker|process|host)(?:_?(?:id|index|idx))?(?:_|$)"
 )
-_IOTAS = ("jax.lax.iota", "jax.lax.broadcasted_iota", "jax.numpy.arange", "jax.lax.broadcasted_iota")
+_IOTAS = ("jax.lax.iota", "jax.lax.broadcasted_iota", "jax.numpy.arange")
 _SAME_EVERYWHERE = COLLECTIVES - {"ppermute", "pshuffle", "all_to_all", "psum_scatter", "ragged_all_to_all"}
 _PROCESS = "the process"
 _TOGETHER = frozenset(
@@ -116,7 +116,7 @@ def _branches(call: ast.Call, name: str) -> list[ast.expr]:
 def _is_decided_by_python(source: Source, call: ast.Call) -> bool:
     """Whether a call is in an if of its function, so that its branch may be traced without it."""
     for outer in source.module.ancestors(call):
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(outer, FUNCTIONS):
             return False
         if isinstance(outer, (ast.If, ast.IfExp, ast.Match)):
             return True
@@ -204,7 +204,7 @@ def _in_if(source: Source, call: ast.Call, scope: Scope, name: str) -> Iterator[
     """Find what all processes must call, in an if that asks which process this is."""
     inner: ast.AST = call
     for outer in source.module.ancestors(call):
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(outer, FUNCTIONS):
             return
         if isinstance(outer, ast.If) and inner is not outer.test and _PROCESS in _ranks_in(source, outer.test, scope):
             other = outer.orelse if inner in outer.body else outer.body

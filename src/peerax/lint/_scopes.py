@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +24,7 @@ class Scope:
     def function(self) -> Function | None:
         """Return the innermost function that this is in; None at the level of the module."""
         scope: Scope | None = self
-        while scope is not None and not isinstance(scope.node, _FUNCTIONS):
+        while scope is not None and not isinstance(scope.node, FUNCTIONS):
             scope = scope.parent
         return None if scope is None else scope.node  # type: ignore[return-value]
 
@@ -270,7 +270,7 @@ class _Walk:
 
     def named(self, node: ast.NamedExpr, scope: Scope) -> None:
         self.visit(node.value, scope, node)
-        while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
+        while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
             scope = scope.parent
         self.target(node.target, node.value, node, scope)
 
@@ -349,7 +349,7 @@ _METHODS = {
     ast.MatchAs: _Walk.pattern,
     ast.MatchStar: _Walk.pattern,
     ast.MatchMapping: _Walk.pattern,
-    **dict.fromkeys(_COMPREHENSIONS, _Walk.comprehension),
+    **dict.fromkeys(COMPREHENSIONS, _Walk.comprehension),
 }
 
 

@@ -19,7 +19,7 @@ class ExclusiveRun:
 
     def __init__(self):
         self.is_over = False
-        self.raised: Exception | None = None
+        self.raised: BaseException | None = None
 
     @classmethod
     @contextlib.contextmanager

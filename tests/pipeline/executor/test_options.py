@@ -244,9 +244,10 @@ def test_errors():
         models.of_vectors(made, ticks="two")
     with pytest.raises(ValueError, match="ranks have"):
         models.of_vectors(Schedule.from_csv("0F0,0B0\n1F0,2F0,2B0,1B0\n"))
-    with pytest.raises(peerax.PeeraxError) as info:
-        models.of_vectors(made, mesh=None)(params, x, targets)
-    assert info.value.code == "PX104"
+    for data_axes in ((), "data"):
+        with pytest.raises(peerax.PeeraxError) as info:
+            models.of_vectors(made, mesh=None, data_axes=data_axes)(params, x, targets)
+        assert info.value.code == "PX104"
 
 
 def test_errors_of_what_functions_return_and_are_given():
@@ -261,6 +262,8 @@ def test_errors_of_what_functions_return_and_are_given():
         call(targets=targets[:4])
     with pytest.raises(ValueError, match=r"the loss of a microbatch is a scalar, but .* \(2, 8\)"):
         call(lambda y, targets: (y - targets) ** 2)
+    with pytest.raises(ValueError, match="a loss is of a floating type, and not int32"):
+        call(lambda y, targets: jnp.int32(1))
     with pytest.raises(ValueError, match="the weight of a microbatch is a scalar"):
         call(lambda y, targets: (jnp.sum(y - targets), jnp.ones(2)), reduction="weighted")
     with pytest.raises(TypeError, match="params are .*, since there is embed_fn or head_fn; not dict"):

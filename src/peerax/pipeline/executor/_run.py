@@ -210,8 +210,11 @@ class Run:
         for what, value in (("loss", loss), ("weight", weight)):
             if jnp.shape(value) != ():
                 raise ValueError(
-                    f"the {what} of a microbatch is a scalar, but loss_fn returned one of {jnp.shape(value)}"
+                    f"the {what} of a microbatch is a scalar, but loss_fn returned one of {jnp.shape(value)}\n"
+                    "  help: take the mean or the sum over examples"
                 )
+        if not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
+            raise ValueError(f"a loss is of a floating type, and not {jnp.result_type(loss)}")
         return (loss, lax.stop_gradient(weight)), aux
 
     def _examples(self) -> tuple[Any, Any, Any]:

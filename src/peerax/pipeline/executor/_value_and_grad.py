@@ -66,12 +66,13 @@ def value_and_grad(
         and shared parameters, which all ranks have, and which may be used in both: their gradient is summed.
       - batch and targets have the examples in front; example e is in microbatch e mod the number of microbatches.
       - rng is a key; stage_fn and embed_fn then get an Rng as their last argument.
-      - loss is float32. grads have the types of params, and are summed up in float32.
+      - loss is float32. grads have the types of params, and are summed up in float32 at least.
 
     Raises:
       ValueError: the schedule is for another number of ranks, or has faults (ScheduleError); examples cannot be shared
-        out equally; a stage does not return what it takes; messages that are written in the schedule are in an order
-        that strategy="p2p" cannot take.
+        out equally, or batch and targets have not as many; a stage does not return what it takes, or loss_fn no scalar;
+        messages that are written in the schedule are in an order that strategy="p2p" cannot take.
+      TypeError: params, or what a function returns, lack a part.
       PeeraxError: PX104 (no mesh is given, and axis_name is no manual axis here), PX213 (strategy="p2p" on a TPU).
 
     Transformations: jit yes · vmap no · grad no (it has computed the gradients) · scan yes
@@ -173,7 +174,7 @@ def _callable(plan: Plan, mesh: Any, gradients: bool) -> Callable[..., Any]:
     def inside(params, batch, targets, rng=None):
         # Summed over an automatic axis gradients would be in each tick, by XLA.
         automatic = tuple(axis for axis in plan.data_axes if axis not in _jax.axis_sizes())
-        if not automatic:
+        if not automatic or plan.axis_name not in _jax.axis_sizes():  # that is PX104
             return run(params, batch, targets, rng)
         in_specs, out_specs = specs(PartitionSpec(None), PartitionSpec(automatic))
         over = jax.shard_map(run, in_specs=in_specs, out_specs=out_specs, axis_names=set(automatic))
