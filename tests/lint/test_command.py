@@ -208,3 +208,29 @@ def test_many_files_go_to_several_processes(lint, tmp_path):
     for i in range(250):
         (tmp_path / f"m{i}.py").write_text(SEND)
     assert lint(".")[1].splitlines()[-1] == "750 findings in 250 of 250 files; --fix fixes 250"
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_no_code_is_an_error(lint, option):
+    code, _, err = lint(option, " , ", "a.py", a=SEND)
+    assert code == 2 and "take codes such as PXL001" in err
+
+
+def test_a_file_that_cannot_be_replaced_stays(lint, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    code, _, err = lint("--fix", "a.py", a=SEND)
+    assert code == 2 and "cannot fix a.py: No space left on device" in err
+    assert (tmp_path / "a.py").read_text() == SEND
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".peerax")] == []
+
+
+def test_a_fixed_file_keeps_its_mode_and_its_links(lint, tmp_path):
+    (tmp_path / "real.py").write_text(SEND)
+    (tmp_path / "real.py").chmod(0o754)
+    (tmp_path / "a.py").symlink_to("real.py")
+    lint("--fix", "a.py")
+    assert (tmp_path / "a.py").is_symlink() and "peerax" in (tmp_path / "real.py").read_text()
+    assert (tmp_path / "real.py").stat().st_mode & 0o777 == 0o754

@@ -91,6 +91,10 @@ def test_deprecated(text, lines):
             "the psend in line 3 returns several tokens, and that of peerax returns one",
         ),
         (
+            "class A:\n    lax = lax\n    def f(self): self.lax.precv\n",
+            "self.lax.precv in line 5 may be JAX's as well, and its tokens would not fit",
+        ),
+        (
             "a = lax.psend(1, 'x', [])[0]\n",
             "the psend in line 3 returns several tokens, and that of peerax returns one",
         ),

@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import shutil
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from peerax.cli._output import Refused
@@ -70,7 +72,14 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _codes(words: str | None) -> list[str]:
-    return [] if words is None else [word for word in words.split(",") if word.strip()]
+    from peerax.lint import SettingsError
+
+    if words is None:
+        return []
+    found = [word for word in words.split(",") if word.strip()]
+    if not found:
+        raise SettingsError("--select and --ignore take codes such as PXL001,PXL005, or ALL")
+    return found
 
 
 def _fix(paths: list[str], settings: "Settings") -> None:
@@ -83,14 +92,27 @@ def _fix(paths: list[str], settings: "Settings") -> None:
             with open(path, "rb") as file:
                 fixed = fix_source(file.read())
             if fixed is not None:
-                with open(path, "wb") as file:
-                    file.write(fixed)
+                _replace(path, fixed)
         except CannotRead:
             continue  # it is reported when it is linted
         except OSError as error:
             raise Refused(f"cannot fix {path}: {error.strerror}") from None
         if fixed is not None:
             print(f"peerax lint: fixed {path}", file=sys.stderr)
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Write a file as a whole or not at all: it may be all that there is of a program."""
+    path = os.path.realpath(path)
+    handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".peerax-lint-")
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+        shutil.copymode(path, beside)
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 def _show(result: "Result", form: str) -> None:

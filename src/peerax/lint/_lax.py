@@ -84,6 +84,9 @@ def what_hinders_a_fix(source: Source) -> str | None:
         names = names_of(module, call.func, scope)
         if is_any(names, "jax.lax.infeed", "jax.lax.outfeed", "jax.lax.after_all"):
             return f"the tokens of JAX are needed by {ast.unparse(call.func)} in line {call.lineno}"
+    for node, scope in module.loads:
+        if isinstance(node, ast.Attribute) and node.attr in MESSAGES and not names_of(module, node, scope):
+            return f"{ast.unparse(node)} in line {node.lineno} may be JAX's as well, and its tokens would not fit"
     for operation in source.operations:
         if operation.name == "psend" and operation.of_lax and _takes_tokens_apart(source, operation):
             return f"the psend in line {operation.call.lineno} returns several tokens, and that of peerax returns one"

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -221,6 +222,43 @@ def test_meshes_of_make_mesh():
     models.assert_close(models.quick(models.of_vectors(made, mesh=mesh), params, x, targets), wanted)
 
 
+LOSSES_OF_ALL_DATA = {
+    "mean": lambda y, t: lax.pmean(models.squares(y, t), "data"),
+    "weighted": lambda y, t: (lax.psum(jnp.sum((y - t) ** 2), "data"), lax.psum(jnp.float32(y.size), "data")),
+}
+
+
+@pytest.mark.parametrize("reduction", LOSSES_OF_ALL_DATA)
+def test_losses_that_all_shards_of_the_data_have(reduction):
+    made = schedule("1f1b", 2, 2)
+    params, (x, targets) = models.weights_of(made), models.vectors(8)
+    options = {"schedule": made, "axis_name": "stage", "mesh": models.mesh(2, 2, names=("stage", "data"))}
+    loss = LOSSES_OF_ALL_DATA[reduction]
+    step = value_and_grad(models.stage, loss, data_axes="data", reduction=reduction, **options)
+    models.assert_close(
+        models.quick(step, params, x, targets), models.quick(models.of_vectors(made), params, x, targets)
+    )
+
+
+def test_a_leaf_that_stages_make_the_same_on_all_shards_of_the_data():
+    made = schedule("zb-h1", 2, 2)
+    params, (x, targets) = models.weights_of(made), models.vectors(8)
+
+    def run(mean, mesh, data_axes):
+        def stage(weights, x):
+            y = models.stage(weights, x["x"])
+            return {"x": y, "square": jnp.broadcast_to(mean(jnp.mean(y**2)), x["square"].shape)}
+
+        def loss(y, targets):
+            return models.squares(y["x"], targets) + jnp.mean(y["square"])
+
+        options = {"schedule": made, "axis_name": "stage", "mesh": mesh, "data_axes": data_axes, "remat": False}
+        return models.quick(value_and_grad(stage, loss, **options), params, {"x": x, "square": jnp.zeros(8)}, targets)
+
+    got = run(lambda s: lax.pmean(s, "data"), models.mesh(2, 2, names=("stage", "data")), "data")
+    models.assert_close(got, run(lambda s: s, models.mesh(2), ()))
+
+
 def test_errors():
     made = schedule("1f1b", 2, 4)
     params, (x, targets) = models.weights_of(made), models.vectors(8)
@@ -262,6 +300,12 @@ def test_errors_of_what_functions_return_and_are_given():
         call(targets=targets[:4])
     with pytest.raises(ValueError, match=r"the loss of a microbatch is a scalar, but .* \(2, 8\)"):
         call(lambda y, targets: (y - targets) ** 2)
+    with pytest.raises(TypeError, match="the loss of a microbatch is a scalar, not NoneType"):
+        call(lambda y, targets: None)
+    with pytest.raises(TypeError, match="remat is True, False or a policy such as .*, not 'all'"):
+        call(remat="all")
+    with pytest.raises(ValueError, match="'stage' is the axis of the stages, and no axis of the data"):
+        call(data_axes="stage")
     with pytest.raises(ValueError, match="a loss is of a floating type, and not int32"):
         call(lambda y, targets: jnp.int32(1))
     with pytest.raises(ValueError, match="the weight of a microbatch is a scalar"):

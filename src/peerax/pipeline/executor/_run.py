@@ -63,6 +63,12 @@ class Plan:
             raise ValueError(
                 f"ticks={ticks!r} is for strategy='exchange': with p2p there are none\n  help: leave it out"
             )
+        if not isinstance(remat, bool) and not callable(remat):
+            raise TypeError(
+                f"remat is True, False or a policy such as jax.checkpoint_policies.dots_saveable, not {remat!r}"
+            )
+        if axis_name in ((data_axes,) if isinstance(data_axes, str) else data_axes):
+            raise ValueError(f"{axis_name!r} is the axis of the stages, and no axis of the data")
         counts = [schedule.placement.count(rank) for rank in range(schedule.ranks)]
         if len(set(counts)) > 1:
             raise ValueError(f"{schedule.name}: ranks have {counts} stages, but each must have as many as the others")
@@ -82,6 +88,19 @@ class Plan:
         if not self.has_shared:
             return params, ()
         return _pair(params, "params are (those of stages, shared ones), since there is embed_fn or head_fn")
+
+
+def _scalar(value: Any, what: str) -> Any:
+    try:
+        value = jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"the {what} of a microbatch is a scalar, not {type(value).__name__}") from None
+    if value.shape != ():
+        raise ValueError(
+            f"the {what} of a microbatch is a scalar, but loss_fn returned one of {value.shape}\n"
+            "  help: take the mean or the sum over examples"
+        )
+    return value
 
 
 def _pair(made: Any, wanted: str) -> tuple[Any, Any]:
@@ -194,10 +213,11 @@ class Run:
     def _stage(self, weights: Any, x: Any, context: tuple[Rng, ...]) -> tuple[Any, Any]:
         made = self.plan.stage_fn(weights, x, *context)
         y, aux = _pair(made, "stage_fn returns (y, aux), since has_aux=True") if self.plan.has_aux else (made, None)
+        y = jax.tree.map(jnp.asarray, y)
         got, wanted = (jax.tree.map(lambda a: f"{a.dtype.name}{[*a.shape]}", tree) for tree in (y, x))
         if got != wanted:
             raise ValueError(f"a stage returns what the next one takes: it took {wanted}, but returned {got}")
-        return y, aux
+        return varying_like(y, x), aux
 
     def _loss(self, shared: Any, y: Any, microbatch: Any) -> Any:
         plan = self.plan
@@ -207,14 +227,11 @@ class Run:
         loss, weight = made, jnp.float32(1)
         if plan.reduction == "weighted":
             loss, weight = _pair(made, "loss_fn returns (sum, weight), since reduction='weighted'")
-        for what, value in (("loss", loss), ("weight", weight)):
-            if jnp.shape(value) != ():
-                raise ValueError(
-                    f"the {what} of a microbatch is a scalar, but loss_fn returned one of {jnp.shape(value)}\n"
-                    "  help: take the mean or the sum over examples"
-                )
-        if not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
-            raise ValueError(f"a loss is of a floating type, and not {jnp.result_type(loss)}")
+        loss, weight = _scalar(loss, "loss"), _scalar(weight, "weight")
+        if not jnp.issubdtype(loss.dtype, jnp.floating):
+            raise ValueError(f"a loss is of a floating type, and not {loss.dtype}")
+        # One that is the same on all shards of the data is a part of the whole loss on each of them.
+        loss = self._everywhere(loss)
         return (loss, lax.stop_gradient(weight)), aux
 
     def _examples(self) -> tuple[Any, Any, Any]:

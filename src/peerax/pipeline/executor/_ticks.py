@@ -90,7 +90,8 @@ def _filled(schedule: Schedule, most: int) -> Ticks:
                 left -= 1
                 done |= dict.fromkeys(provided(action), number)
             row.append(Tick(*chosen))
-        assert any(tick.actions for tick in row), "a schedule without faults stops"
+        if not any(tick.actions for tick in row):
+            raise AssertionError("a schedule without faults stops")
         made.append(tuple(row))
 
 
