@@ -5,7 +5,9 @@
 | 1 maxtext#752 | no 1F1B without several programs | test_programs: test_memory_does_not_grow_with_microbatches |
 | 2 maxtext#2739 | did not compile for GPUs | test_programs: test_it_compiles_for_devices_that_are_not_there |
 | 4 maxtext#1039 | computed again twice | test_stages_are_computed_again_once |
+| 3 maxtext#4192 | one transport only | test_p2p: both strategies give the same |
 | 7 openxla/xla#20808 | a permute became an all-gather | test_options: test_gradients_are_summed_over_the_data_once |
+| 9 openxla/xla#40505, #44530 | edges after each other were slow or hung | test_edges_after_each_other |
 | 12 jax#20088 | wrong numbers where buffers are donated | test_donated_parameters |
 | 13 jax#29637 | branches refused operands of several shardings | test_a_batch_with_an_explicit_sharding |
 | 15 pytorch#55036 | dropout depended on the partition | test_options: test_keys_are_those_of_layers_and_examples |
@@ -23,6 +25,7 @@
 | 35 pytorch#164756 | weights were gathered for each microbatch | test_sharded_weights_are_gathered_once |
 | 36 pytorch#161904 | some schedules failed if compiled | test_gradients: test_of_every_schedule, under jit |
 | 42 zero-bubble#73 | messages left late | tests/pipeline/test_program: test_messages_are_sent_at_once |
+| 43 jax#31398, openxla/xla#10394 | passes of XLA crashed or hung | test_passes_of_xla_that_are_on_or_off |
 """
 
 import re
@@ -203,3 +206,54 @@ def test_sharded_weights_are_gathered_once():
     gathers = re.findall(r" all-gather(?:-start)?\(", text)
     entry = re.findall(r" all-gather(?:-start)?\(", text[text.index("ENTRY") :])
     assert len(gathers) == len(entry) == len(params)
+
+
+EDGES = [[(0, 1)], [(2, 3)], [(1, 2)]]
+
+
+def test_edges_after_each_other(run_python):
+    """Report 9, openxla/xla#40505 and #44530. Each of them is no business of the other ranks."""
+    code = f"""
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec as P
+import peerax
+
+def ours(x, perm):
+    return peerax.precv(peerax.psend(x, "x", perm), x, "x", perm)
+
+def of_jax(x, perm):
+    return lax.ppermute(x, "x", perm)
+
+def run(move):
+    def body(x):
+        for perm in {EDGES!r}:
+            x = x + move(x, perm)
+        return x
+
+    return jax.jit(jax.shard_map(body, mesh=Mesh(jax.devices(), ("x",)), in_specs=P("x"), out_specs=P("x")))
+
+x = jnp.arange(8.0)
+for _ in range(20):
+    x = x / 3 + 1
+    np.testing.assert_array_equal(run(ours)(x), run(of_jax)(x))
+"""
+    done = run_python(code, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+
+
+PASSES = [
+    {"xla_disable_hlo_passes": "while-loop-invariant-code-motion"},
+    {"xla_disable_hlo_passes": "collective-permute-motion"},
+    {"xla_cpu_multi_thread_eigen": False},
+]
+
+
+@pytest.mark.parametrize("options", PASSES, ids=lambda options: "-".join(map(str, options.values())))
+def test_passes_of_xla_that_are_on_or_off(options):
+    """Report 43, jax#31398 and openxla/xla#10394."""
+    made = schedule("1f1b", 2, 4)
+    arguments = models.weights_of(made), *models.vectors(8)
+    step = models.of_vectors(made)
+    got = jax.jit(step, compiler_options={**models.QUICK, **options})(*arguments)
+    models.assert_close(got, models.quick(step, *arguments))
