@@ -144,15 +144,16 @@ void Session::StartExchange(Rank& rank, const Operation& operation, const std::v
 void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, std::vector<View> arrays) {
   std::size_t size_bytes = 0;
   for (const View& array : arrays) size_bytes += array.size_bytes;
-  if (rotation.cycle || place + 1 < rotation.members.size()) {
-    rank.messages += static_cast<std::int64_t>(arrays.size());
-    rank.size_bytes += static_cast<std::int64_t>(size_bytes);
-  }
+  const bool sends = rotation.cycle || place + 1 < rotation.members.size();
   faults::Delay();
   std::unique_lock<std::mutex> lock(rotation.mutex);
   if (failed_.load(std::memory_order_acquire)) {
     for (const View& array : arrays) Zero(array);
     return;
+  }
+  if (sends) {
+    rank.messages += static_cast<std::int64_t>(arrays.size());
+    rank.size_bytes += static_cast<std::int64_t>(size_bytes);
   }
   rotation.arrays[place] = std::move(arrays);
   if (--rotation.missing != 0) {
@@ -177,11 +178,11 @@ void Session::JoinRotation(Rank& rank, Rotation& rotation, std::size_t place, st
 }
 
 void Session::Post(Rank& rank, Channel& channel, const Operation& operation, std::size_t leaf, ConstView view) {
-  ++rank.messages;
-  rank.size_bytes += static_cast<std::int64_t>(view.size_bytes);
   faults::Delay();
   std::unique_lock<std::mutex> lock(channel.mutex);
   if (failed_.load(std::memory_order_acquire)) return;
+  ++rank.messages;
+  rank.size_bytes += static_cast<std::int64_t>(view.size_bytes);
   ++channel.sent;
   if (rank.span.sent == 0) rank.span.sent = channel.sent;
   if (!channel.receives.empty()) {

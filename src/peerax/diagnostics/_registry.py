@@ -142,7 +142,8 @@ _ALL = (
     Code(
         "PX302",
         "deadlock",
-        "make each exchange a pair by giving precv the token of its psend, or let one rank receive first",
+        "make each exchange a pair by giving precv the token of its psend; or where all ranks of the cycle receive "
+        "first, let one send first, and where all send first, let one receive first",
     ),
     Code(
         "PX303",
