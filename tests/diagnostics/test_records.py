@@ -110,7 +110,7 @@ Because.
 Take one.
 
 ```python devices=2 alone processes=3 platform=tpu needs=libtpu
-assert True
+assert sum([1, 1]) == 2
 ```
 """
 
@@ -127,7 +127,7 @@ def test_parts_of_a_record():
     assert (failing.devices, failing.env, failing.alone) == (4, (("A", "b=c"),), False)
     assert failing.code == 'raise ValueError("9 shards are too many")\n'
     assert (fixed.devices, fixed.alone, fixed.processes, fixed.platform) == (2, True, 3, "tpu")
-    assert (fixed.needs, fixed.code) == ("libtpu", "assert True\n")
+    assert (fixed.needs, fixed.code) == ("libtpu", "assert sum([1, 1]) == 2\n")
     assert record.body == GOOD.partition("\n+++\n")[2]
 
 

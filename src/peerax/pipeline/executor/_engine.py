@@ -194,6 +194,10 @@ class Engine:
         context = self.f.context(row[f"{word}_stage"], row[f"{word}_microbatch"])
         return read(self.f.weights, chunk), x, context, dy
 
+    def _kept(self, state, row):
+        """What the forward has left for the backward."""
+        return read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
+
     def _returned(self, carry, row, dx):
         """What goes to the stage before."""
         made = {"out": [*carry["out"][:-1], dx], "message": carry["message"]}
@@ -204,7 +208,7 @@ class Engine:
     def _backward(self, state, row):
         def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
-            kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
+            kept = self._kept(state, row)
             d_weights, dx = self.f.stage.backward(weights, x, context, *kept, dy)
             sums = add_to(carry["stages"], row["backward_chunk"], d_weights)
             return self._returned(carry, row, dx) | {"stages": sums}
@@ -215,7 +219,7 @@ class Engine:
     def _input_half(self, state, row):
         def step(carry, row):
             weights, x, context, dy = self._operands(carry, row, "backward")
-            kept = read(state["input"], row["backward_input"]), read(state["both"], row["backward_both"])
+            kept = self._kept(state, row)
             dx, between = self.f.stage.input_half(weights, x, context, *kept, dy)
             between = write(carry["between"], row["backward_between"], between)
             return self._returned(carry, row, dx) | {"between": between}

@@ -67,7 +67,8 @@ class Plan:
             raise TypeError(
                 f"remat is True, False or a policy such as jax.checkpoint_policies.dots_saveable, not {remat!r}"
             )
-        if axis_name in ((data_axes,) if isinstance(data_axes, str) else data_axes):
+        self.data_axes = (data_axes,) if isinstance(data_axes, str) else tuple(data_axes)
+        if axis_name in self.data_axes:
             raise ValueError(f"{axis_name!r} is the axis of the stages, and no axis of the data")
         counts = [schedule.placement.count(rank) for rank in range(schedule.ranks)]
         if len(set(counts)) > 1:
@@ -75,7 +76,6 @@ class Plan:
         self.stage_fn, self.loss_fn, self.embed_fn, self.head_fn = stage_fn, loss_fn, embed_fn, head_fn
         self.schedule, self.axis_name, self.remat, self.has_aux = schedule, axis_name, remat, has_aux
         self.reduction = reduction
-        self.data_axes = (data_axes,) if isinstance(data_axes, str) else tuple(data_axes)
         self.axes = (axis_name, *self.data_axes)
         self.has_shared = embed_fn is not None or head_fn is not None
         self.strategy = strategy
