@@ -241,15 +241,21 @@ def measure(microbatches: int, options) -> None:
     bench.report(options.repeat)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def options_of_sizes(description: str) -> argparse.ArgumentParser:
+    """Return a parser of what all benchmarks of pipelines are asked."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--microbatches", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--width", type=int, default=128, help="of the stages")
     parser.add_argument("--examples", type=int, default=64, help="in a microbatch")
     parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="a narrow stage, few schedules and repetitions")
-    parser.add_argument("--schedules", nargs="+", help="only these")
+    parser.add_argument("--quick", action="store_true", help="a narrow stage, and little of all else")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    parser = options_of_sizes(__doc__.splitlines()[0])
+    parser.add_argument("--schedules", nargs="+", help="only these")
     options = parser.parse_args()
     if options.quick:
         options.width, options.examples, options.repeat, options.microbatches = 8, 4, 1, [8]

@@ -17,7 +17,7 @@ import sys
 import time
 
 from exchange import environment, median
-from pipeline import LAYERS_PER_RANK, RANKS, Bench, numbers, ratio, seconds
+from pipeline import LAYERS_PER_RANK, RANKS, Bench, numbers, options_of_sizes, ratio, seconds
 
 
 def rank_of_torch(rank: int, port: int, microbatches: int, width: int, examples: int) -> None:
@@ -126,13 +126,7 @@ def measure(microbatches: int, options) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--microbatches", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--width", type=int, default=128, help="of the stages")
-    parser.add_argument("--examples", type=int, default=64, help="in a microbatch")
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="a narrow stage, few repetitions")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser = options_of_sizes(__doc__.splitlines()[0])
     parser.add_argument("--torch-rank", type=int, nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch_rank:
