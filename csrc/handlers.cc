@@ -1,9 +1,10 @@
 // XLA FFI handlers: they translate buffers and attributes, and call the session. No Python, no logic of their own.
 //
 // The body of a shard_map is rewritten so that every communicating operation takes the session's handle, two uint32
-// that hold a Session*, and gives it on: that is the total order. The handle is the same on all ranks, so XLA may
-// treat it as replicated; which rank a call is for is known by its device. A handler never blocks: it returns a future,
-// and XLA's thread is free for other ranks, however few threads XLA has.
+// that hold a Session*, and gives it on: that is the total order. One that has other results leaves it to "after", which
+// waits for them: XLA computes in place on the result of a call only if it is the only one. The handle is the same on
+// all ranks, so XLA may treat it as replicated; which rank a call is for is known by its device. A handler never
+// blocks: it returns a future, and XLA's thread is free for other ranks, however few threads XLA has.
 #include "handlers.h"
 
 #include <cfenv>
@@ -40,12 +41,19 @@ void ToHandle(Session* session, HandleResult& handle) {
   std::memcpy(handle->untyped_data(), &session, sizeof session);
 }
 
+Session* ToSession(const Handle& handle) {
+  Session* session = nullptr;
+  std::memcpy(&session, handle.untyped_data(), sizeof session);
+  return session;
+}
+
+// The rank that this call is for.
+Rank& RankOf(const Handle& handle, std::int32_t device) { return ToSession(handle)->rank_on_device(device); }
+
 // The rank that this call is for; gives the handle on.
 Rank& PassHandle(const Handle& in, std::int32_t device, HandleResult& out) {
-  Session* session = nullptr;
-  std::memcpy(&session, in.untyped_data(), sizeof session);
-  ToHandle(session, out);
-  return session->rank_on_device(device);
+  ToHandle(ToSession(in), out);
+  return RankOf(in, device);
 }
 
 // The floating-point mode (flush to zero) belongs to XLA's thread; a rank must find it again where it goes on.
@@ -183,6 +191,14 @@ void PassOn(const std::vector<ConstView>& from, const std::vector<View>& to) {
   }
 }
 
+// What an operation receives. Without that its only result is the handle.
+std::vector<View> Results(ffi::RemainingRets rets, const OperationState& state, const Handle& handle) {
+  std::vector<View> views = Outputs(rets);
+  if (!state.operation.types.empty()) return views;
+  PassOn({{handle.untyped_data(), handle.size_bytes()}}, views);
+  return {};
+}
+
 Outcome OnBegin(ffi::RunId run, std::int32_t device, BodyState* body, ffi::Buffer<ffi::U32> partition,
                 ffi::RemainingArgs, HandleResult handle) {
   const auto index = static_cast<std::int32_t>(partition.typed_data()[0]);
@@ -209,18 +225,17 @@ Outcome OnSend(std::int32_t device, OperationState* state, Handle handle, ffi::R
   return Finish(rank);
 }
 
-Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, ffi::AnyBuffer, HandleResult out,
-                  ffi::RemainingRets rets) {
-  Rank& rank = PassHandle(handle, device, out);
-  rank.session->StartReceive(rank, state->operation, Outputs(rets));
+Outcome OnReceive(std::int32_t device, OperationState* state, Handle handle, ffi::AnyBuffer, ffi::RemainingRets rets) {
+  Rank& rank = RankOf(handle, device);
+  rank.session->StartReceive(rank, state->operation, Results(rets, *state, handle));
   return Finish(rank);
 }
 
-Outcome OnExchange(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args, HandleResult out,
-                 ffi::RemainingRets rets) {
-  Rank& rank = PassHandle(handle, device, out);
+Outcome OnExchange(std::int32_t device, OperationState* state, Handle handle, ffi::RemainingArgs args,
+                   ffi::RemainingRets rets) {
+  Rank& rank = RankOf(handle, device);
   const std::vector<ConstView> sent = Messages(args, *state);
-  const std::vector<View> received = Outputs(rets);
+  const std::vector<View> received = Results(rets, *state, handle);
   for (std::size_t i = 0; i < sent.size(); ++i) {
     if (state->operation.in_place[i]) PassOn({sent[i]}, {received[i]});
   }
@@ -240,6 +255,12 @@ Outcome OnGather(std::int32_t device, OperationState* state, Handle handle, ffi:
     rank.keep = nullptr;
     return Failed(*session->failure());
   });
+}
+
+// The first operand, not before the others are there.
+Outcome OnAfter(ffi::AnyBuffer in, ffi::RemainingArgs, ffi::Result<ffi::AnyBuffer> out) {
+  PassOn({{in.untyped_data(), in.size_bytes()}}, {{out->untyped_data(), out->size_bytes()}});
+  return Done();
 }
 
 // Identity on all operands; no result before all operands are there.
@@ -293,11 +314,11 @@ XLA_FFI_DEFINE_HANDLER(kBegin, OnBegin,
                            .Ret<Handle>());
 XLA_FFI_DEFINE_HANDLER(kEnd, OnEnd, ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kSend, OnSend, BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>());
-XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Arg<ffi::AnyBuffer>().Ret<Handle>().RemainingRets());
-XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange,
-                       BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kReceive, OnReceive, BindOperation().Arg<Handle>().Arg<ffi::AnyBuffer>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kExchange, OnExchange, BindOperation().Arg<Handle>().RemainingArgs().RemainingRets());
 XLA_FFI_DEFINE_HANDLER(kGather, OnGather,
                        BindOperation().Arg<Handle>().RemainingArgs().Ret<Handle>().RemainingRets());
+XLA_FFI_DEFINE_HANDLER(kAfter, OnAfter, ffi::Ffi::Bind().Arg<ffi::AnyBuffer>().RemainingArgs().Ret<ffi::AnyBuffer>());
 XLA_FFI_DEFINE_HANDLER(kOrder, OnOrder, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 
 const HandlerEntry kHandlers[] = {
@@ -307,6 +328,7 @@ const HandlerEntry kHandlers[] = {
     {"peerax_receive", kMakeOperation, kReceive},
     {"peerax_exchange", kMakeOperation, kExchange},
     {"peerax_gather", kMakeOperation, kGather},
+    {"peerax_after", nullptr, kAfter},
     {"peerax_order", nullptr, kOrder},
 };
 const int kHandlerCount = sizeof kHandlers / sizeof kHandlers[0];

@@ -39,6 +39,10 @@ def computed(exchange, perm, x):
     return scanned(lambda c, i: (exchange(c * 2 + i, "x", perm) + 1, None), x)
 
 
+def computed_on(exchange, perm, x):
+    return scanned(lambda c, i: (exchange(c, "x", perm) / 2 + i, None), x)
+
+
 def used_afterwards(exchange, perm, x):
     def step(c, _):
         old, total = c
@@ -96,7 +100,18 @@ def reshaped(exchange, perm, x):
 
 
 PROGRAMS = [
-    *(carried, computed, used_afterwards, used_meanwhile, kept, stacked, both_ways, twice_in_one, changes_places),
+    *(
+        carried,
+        computed,
+        computed_on,
+        used_afterwards,
+        used_meanwhile,
+        kept,
+        stacked,
+        both_ways,
+        twice_in_one,
+        changes_places,
+    ),
     *(argument, constant, in_a_call, reshaped),
 ]
 
@@ -150,10 +165,10 @@ def in_the_loop(program, size):
     text = on_ranks(lambda x: program(pair, ring(4), x)).lower(numbers(size)).compile().as_text()
     lines = text[: text.index("\nENTRY")].splitlines()
     copies = sum(f"= f32[1,{size}]" in line and " copy(" in line for line in lines)
-    return copies, sum("peerax_exchange" in line and "{1}: (1, {})" in line for line in lines)
+    return copies, sum("peerax_exchange" in line and "{}: (1, {})" in line for line in lines)
 
 
-@pytest.mark.parametrize("program", [carried, used_meanwhile])
+@pytest.mark.parametrize("program", [carried, computed_on, used_meanwhile])
 def test_a_loop_copies_no_array(program):
     assert in_the_loop(program, LARGE) == (0, 1)
 

@@ -11,7 +11,7 @@ from peerax.ops._communication import axes_of
 from peerax.ops._leaves import carrier_dtype, from_carrier, is_plain, to_carrier, type_name
 from peerax.ops._order import order_p
 from peerax.ops._per_device import bind_around_others, bind_per_device
-from peerax.ops._transport import Operation, exchange_p, gather_p, receive_p, send_p
+from peerax.ops._transport import Operation, after_p, exchange_p, gather_p, receive_p, send_p
 
 # Smaller arrays are in the cache: copying them costs less than waiting for all ranks of the cycle.
 _IN_PLACE_BYTES = 2**20
@@ -53,7 +53,11 @@ class OnCpu(Body):
         types = tuple(type_name(v.aval.shape, v.aval.dtype) for v in eqn.invars)
         operation = Operation("gather", name, site_of(eqn), types=types, group=group)
         handle, *values = bind_around_others(gather_p, handle, values, operation=operation)
-        handle, *results = self.order(handle, *_jax.rebind(eqn, values))
+        results = _jax.rebind(eqn, values)
+        if all(map(is_plain, results)):
+            (handle,) = bind_per_device(after_p, handle, *results)
+        else:
+            handle, *results = self.order(handle, *results)
         return handle, results
 
     def order(self, *values):

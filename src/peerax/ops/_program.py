@@ -63,7 +63,7 @@ def _leave_to_handles(tied: Sequence[_Tied]) -> None:
         _jax.drop_operands(begin, [at for at, value in awaited.items() if value in free])
         returned = operations[-1].operands
         end = returned[result].owner
-        last = _behind(operations, end.operands[0].owner)
+        last = _behind(operations, _operation_of(end.operands[0]))
         at = {value: number for number, value in enumerate(end.results)}
         passed = [
             (at[value], given)
@@ -73,6 +73,12 @@ def _leave_to_handles(tied: Sequence[_Tied]) -> None:
         ]
         _jax.pass_by(end, [position for position, _ in passed])
         free.update(given for _, given in passed)
+
+
+def _operation_of(handle) -> Any:
+    """The operation that a handle comes after."""
+    owner = handle.owner
+    return owner.operands[1].owner if _call_target(owner) == "peerax_after" else owner
 
 
 def _behind(operations: Sequence[Any], first: Any) -> set[Any]:

@@ -2,10 +2,12 @@
 
 The handle, two uint32 and the same on all ranks, is made by begin and ends in end. It is a real data dependency from
 each communicating operation to the next, which is what keeps them in program order on every rank.
+
+A call that receives does not give the handle on itself: another one does, which waits for what is received. XLA
+computes in place on the result of a call only if it is the only one; and compiles faster then.
 """
 
 import functools
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -47,15 +49,16 @@ class Operation(NamedTuple):
         }
 
 
+def _handle_aval():
+    return _jax.local_aval(HANDLE_SHAPE, HANDLE_DTYPE, frozenset())
+
+
 def _primitive(name: str, results) -> _jax.Primitive:
     """A primitive that keeps its place. results(*avals, **params) gives the avals after the handle's."""
     primitive = _jax.Primitive(f"peerax_{name}")
     primitive.multiple_results = True
     primitive.def_effectful_abstract_eval(
-        lambda *avals, **params: (
-            [_jax.local_aval(HANDLE_SHAPE, HANDLE_DTYPE, frozenset()), *results(*avals, **params)],
-            {_jax.communication},
-        )
+        lambda *avals, **params: ([_handle_aval(), *results(*avals, **params)], {_jax.communication})
     )
     return primitive
 
@@ -78,16 +81,25 @@ receive_p = _primitive("receive", _received)
 exchange_p = _primitive("exchange", _exchanged)
 gather_p = _primitive("gather", lambda handle, *xs, operation: xs)
 
-# Identity on its operands; see order. Without an effect: it is kept by whoever uses its results.
+# The handle when the other operands are there. Without an effect, as the next one: whoever uses its results keeps it.
+after_p = _jax.Primitive("peerax_after")
+after_p.multiple_results = True
+after_p.def_abstract_eval(lambda handle, *xs: [_handle_aval()])
+
+# Identity on its operands; see order.
 order_plain_p = _jax.Primitive("peerax_order_plain")
 order_plain_p.multiple_results = True
 order_plain_p.def_abstract_eval(lambda *avals: list(avals))
 
 
-def _lower(target: str, ctx, operands, *, side_effect: bool = True, aliased: Iterable[int] = (), **attributes):
-    """Emit one FFI call; results at the positions aliased take the memory of the operands there."""
-    rule = jax.ffi.ffi_lowering(target, has_side_effect=side_effect, operand_output_aliases={i: i for i in aliased})
+def _lower(target: str, ctx, operands, aliases: dict[int, int] | None = None, side_effect: bool = True, **attributes):
+    """Emit one FFI call; aliases has for each operand whose memory is taken the position of the result."""
+    rule = jax.ffi.ffi_lowering(target, has_side_effect=side_effect, operand_output_aliases=aliases)
     return rule(ctx, *operands, **attributes)
+
+
+def _all_in_place(operands) -> dict[int, int]:
+    return {i: i for i in range(len(operands))}
 
 
 def _begin_lowering(ctx, *operands, size, devices):
@@ -96,15 +108,31 @@ def _begin_lowering(ctx, *operands, size, devices):
     return _lower("peerax_begin", ctx, operands, size=np.int64(size), devices=np.int64(devices))
 
 
-def _operation_lowering(target: str, passes_operands: bool, ctx, *operands, operation, **types):
-    taken = [True] * (len(operands) - 1) if passes_operands else operation.in_place
-    aliased = [0, *(i for i, is_taken in enumerate(taken, 1) if is_taken)]
-    return _lower(target, ctx, operands, aliased=aliased, **operation.attributes())
+def _operation_lowering(target: str, ctx, handle, *operands, operation, **types):
+    handle_aval, *avals = ctx.avals_out
+    if not avals:
+        return _lower(target, ctx, [handle, *operands], {0: 0}, **operation.attributes())
+    in_place = [i for i, is_taken in enumerate(operation.in_place) if is_taken]
+    call = ctx.replace(avals_out=avals)
+    results = [*_lower(target, call, [handle, *operands], {i + 1: i for i in in_place}, **operation.attributes())]
+    (handle,) = _after_lowering(ctx.replace(avals_in=[handle_aval, *avals]), handle, *results)
+    for i in in_place:  # nothing else may come before after: what is in a loop's memory would be copied for it
+        (results[i],) = _after_lowering(ctx.replace(avals_in=[avals[i], handle_aval]), results[i], handle)
+    return [handle, *results]
+
+
+def _after_lowering(ctx, *operands):
+    """The first operand, in its memory, when all are there."""
+    return _lower("peerax_after", ctx.replace(avals_out=ctx.avals_in[:1]), operands, {0: 0}, side_effect=False)
+
+
+def _gather_lowering(ctx, *operands, operation):
+    return _lower("peerax_gather", ctx, operands, _all_in_place(operands), **operation.attributes())
 
 
 def _order_plain_lowering(ctx, *operands):
     load()
-    return _lower("peerax_order", ctx, operands, side_effect=False, aliased=range(len(operands)))
+    return _lower("peerax_order", ctx, operands, _all_in_place(operands), side_effect=False)
 
 
 def _register(primitive, rule) -> None:
@@ -112,9 +140,10 @@ def _register(primitive, rule) -> None:
 
 
 _register(begin_p, _begin_lowering)
-_register(end_p, lambda ctx, *operands: _lower("peerax_end", ctx, operands, aliased=range(len(operands))))
-_register(send_p, functools.partial(_operation_lowering, "peerax_send", False))
-_register(receive_p, functools.partial(_operation_lowering, "peerax_receive", False))
-_register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange", False))
-_register(gather_p, functools.partial(_operation_lowering, "peerax_gather", True))
+_register(end_p, lambda ctx, *operands: _lower("peerax_end", ctx, operands, _all_in_place(operands)))
+_register(send_p, functools.partial(_operation_lowering, "peerax_send"))
+_register(receive_p, functools.partial(_operation_lowering, "peerax_receive"))
+_register(exchange_p, functools.partial(_operation_lowering, "peerax_exchange"))
+_register(gather_p, _gather_lowering)
+_register(after_p, _after_lowering)
 _register(order_plain_p, _order_plain_lowering)
