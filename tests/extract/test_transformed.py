@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 import peerax
-from tests.extract.expectations import FWD, Programs, X, along, number, on_line, rank, same, total
+from tests.extract.expectations import FWD, SPLIT, Programs, X, along, number, on_line, rank, same, total
 
 programs = Programs()
 expect = programs.expect
@@ -39,6 +40,18 @@ def a_branch_in_a_checkpoint():
 @expect()
 def a_branch_in_a_checkpoint_in_a_scan():
     return loss(on_line(lambda x: lax.scan(lambda x, _: (jax.checkpoint(by_rank)(x), None), x, length=3)[0]))
+
+
+@expect()
+def weights_that_all_share_in_a_branch_on_the_rank():
+    """JAX sums their cotangents in the branch of some ranks; peerax, where all come by."""
+
+    def body(w, x):
+        x = lax.cond(rank() == 0, lambda x: jnp.sin(x * w), lambda x: x, x)
+        return lax.psum((along(x) ** 2).sum(), "x")
+
+    f = on_line(body, (P(), SPLIT), P(), check_vma=True)
+    return lambda x: jax.grad(f, (0, 1))(x[0], x)
 
 
 @expect()

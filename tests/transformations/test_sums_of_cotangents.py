@@ -9,7 +9,8 @@ import pytest
 from jax import lax
 
 import peerax
-from tests.transformations.programs import assert_same, bounded, chain, on_ranks, rows, weights
+from tests.ranks import pair
+from tests.transformations.programs import ROWS, assert_same, bounded, chain, on_ranks, rows, weights
 
 CHECK_VMA = pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no-vma"])
 SIZES = pytest.mark.parametrize("size", [3, 4, 8])
@@ -95,17 +96,164 @@ class TestNotInTheWay:
             actual, expected = (jax.jit(jax.value_and_grad(f, argnums))(weights() / 4, rows(4) / 2) for f in fs)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), actual, expected)
 
-    @pytest.mark.xfail(strict=True, raises=jax.errors.JaxRuntimeError, reason="sums in a branch stay in it")
-    def test_in_a_branch(self):
-        def body(exchange, w, x):
-            def stage(x):
-                y = bounded(exchange(None, x) @ w)
-                exchange(y, None)
-                return y @ w
 
-            return lax.psum(lax.cond(lax.psum(x.sum(), "x") > -100, stage, lambda x: x, x).sum(), "x")
+class TestInBranches:
+    """JAX sums what a branch adds to the cotangent of shared weights in that branch."""
 
-        jax.block_until_ready(jax.grad(on_ranks(functools.partial(body, separate), 4, True))(weights(), rows(4)))
+    @staticmethod
+    def came(x):
+        return peerax.precv(peerax.create_token(), x, "x", chain())
+
+    @staticmethod
+    def rounds(stage, x):
+        """What the stages of a chain make, all ranks at once: rank r is right from its own round on."""
+        y = jnp.zeros_like(x)
+        for _ in range(lax.axis_size("x")):
+            y = stage(lax.ppermute(y, "x", chain()))
+        return y
+
+    def compare(self, body, permuted, size, argnums=(0, 1), check_vma=True):
+        """body with sums in its branches against permuted without any."""
+        fs = on_ranks(body, size, check_vma), on_ranks(permuted, size, False)
+        assert_same(*(jax.jit(jax.value_and_grad(f, argnums))(weights(), rows(size)) for f in fs))
+
+    # Branches of weights, of the rank's rows and of what came. Not all ranks take the same one.
+    BRANCHES = {
+        "first stage only": [lambda w, x, came: bounded(x @ w), lambda w, x, came: came + 1],
+        "not the first": [lambda w, x, came: x, lambda w, x, came: bounded(came @ w) - x],
+        "all, in ways of their own": [
+            lambda w, x, came: bounded(x @ w),
+            lambda w, x, came: bounded(bounded(came @ w) @ w),
+            lambda w, x, came: bounded(came * w.sum() - x),
+        ],
+        "jitted": [
+            jax.jit(lambda w, x, came: bounded(x @ w)),
+            jax.checkpoint(lambda w, x, came: bounded(came * x @ w)),
+        ],
+        "layers": [
+            lambda w, x, came: x - came,
+            lambda w, x, came: lax.scan(lambda c, k: (bounded(c @ w) + k, c @ w[:, 0]), came, jnp.arange(3.0))[0],
+            lambda w, x, came: lax.scan(lambda c, row: (bounded(c * row), None), x, w)[0],
+        ],
+        "not linear in them": [
+            jax.checkpoint(lambda w, x, came: bounded(x @ (w * w) * w[0])),
+            lambda w, x, came: bounded(came @ jnp.maximum(w, w.T @ w)),
+        ],
+        "parts": [
+            lambda w, x, came: x * w[lax.axis_index("x") % 3] + jnp.concatenate([w[:1], w[1:2]])[:, ::-1],
+            lambda w, x, came: came + jnp.pad(w[:2, :2], ((0, 0), (1, 0))) - w[:2].T.reshape(2, 3),
+        ],
+        "columns": [lambda w, x, came: x * w[0], lambda w, x, came: bounded(came * w[1] + w[:, 2])],
+    }
+
+    @pytest.mark.parametrize("branches", BRANCHES)
+    @pytest.mark.parametrize("around", [lambda f: f, jax.jit, jax.checkpoint], ids=["plain", "jit", "checkpoint"])
+    @SIZES
+    def test_each_rank_takes_its_own(self, branches, around, size):
+        branches = self.BRANCHES[branches]
+
+        def chosen(w, x, came):
+            return lax.switch(lax.axis_index("x"), branches, w, x, came)
+
+        def body(w, x):
+            y = around(chosen)(w, x, self.came(x))
+            peerax.psend(y, "x", chain())
+            return lax.psum((y * y).sum(), "x")
+
+        def permuted(w, x):
+            y = self.rounds(functools.partial(chosen, w, x), x)
+            return lax.psum((y * y).sum(), "x")
+
+        self.compare(body, permuted, size)
+
+    @pytest.mark.parametrize("branches", BRANCHES)
+    @SIZES
+    def test_each_rank_takes_its_own_and_all_exchange(self, branches, size):
+        def program(exchange, w, x):
+            came = exchange(bounded(x), "x", chain())
+            y = lax.switch(lax.axis_index("x"), self.BRANCHES[branches], w, x, came)
+            return lax.psum((y * exchange(y, "x", chain())).sum(), "x")
+
+        self.compare(functools.partial(program, pair), functools.partial(program, lax.ppermute), size)
+
+    @pytest.mark.parametrize("taken", [0, 1, 2])
+    @SIZES
+    def test_all_take_the_same_and_communicate_in_it(self, taken, size):
+        """What the sums need is kept from the branch that was taken."""
+
+        def stages(exchange, w, x):
+            def stage(x, came):
+                return bounded(jnp.where(lax.axis_index("x") == 0, x, came) @ w)
+
+            return [
+                lambda x: bounded(exchange(functools.partial(stage, x), x) @ w),
+                lambda x: bounded(bounded(x @ w) * w.sum()),
+                lambda x: exchange(lambda came: bounded(came + x), x) + w[0],
+            ]
+
+        def program(exchange, w, x):
+            index = lax.psum(x.sum() * 0, "x").astype(int) + taken
+            return lax.psum((lax.switch(index, stages(exchange, w, x), x) ** 2).sum(), "x")
+
+        def separate(stage, x):
+            y = stage(self.came(x))
+            peerax.psend(y, "x", chain())
+            return y
+
+        self.compare(functools.partial(program, separate), functools.partial(program, self.rounds), size)
+
+    def test_all_take_the_same_and_need_the_sum_in_it(self):
+        def program(exchange, w, x):
+            def slope(x):
+                return jax.grad(lambda w: (bounded(x @ w) ** 2).sum())(w)[0] * x
+
+            index = lax.psum(x.sum() * 0, "x").astype(int)
+            y = x + lax.switch(index, [slope, jnp.zeros_like], exchange(x, "x", chain()))
+            return lax.psum((y * y).sum(), "x")
+
+        def dense(w, x):
+            came = jnp.concatenate([jnp.zeros_like(x[:ROWS]), x[:-ROWS]])
+            y = x + jax.grad(lambda w: (bounded(came @ w) ** 2).sum())(w)[0] * came
+            return (y * y).sum()
+
+        f = on_ranks(functools.partial(program, pair), 4, True)
+        assert_same(*(jax.jit(jax.value_and_grad(g, (0, 1)))(weights(), rows(4)) for g in (f, dense)))
+
+    @SIZES
+    def test_in_the_steps_of_a_loop(self, size):
+        def program(exchange, w, x):
+            def tick(total, k):
+                def stage(came):
+                    first = lax.axis_index("x") == 0
+                    return lax.cond(first, lambda c: bounded(x * k @ w), lambda c: bounded(c @ w) + w[0], came)
+
+                y = exchange(stage, x)
+                return total + y, y[0, 0] * w.sum()
+
+            total, ys = lax.scan(tick, x, jnp.arange(1.0, 4.0))
+            return lax.psum((total * total).sum() + ys.sum(), "x")
+
+        def separate(stage, x):
+            y = stage(self.came(x))
+            peerax.psend(y, "x", chain())
+            return y
+
+        self.compare(functools.partial(program, separate), functools.partial(program, self.rounds), size)
+
+    @pytest.mark.parametrize("then", [lambda total: total, jnp.square], ids=["linear", "squared"])
+    def test_what_each_rank_needs_of_its_own_sum_is_an_error(self, then):
+        """JAX's sum is of the branch's own making; the branch needs it."""
+
+        def body(w, x):
+            def slope(came):
+                return then(jax.grad(lambda w: (bounded(came @ w) ** 2).sum())(w)[0]) * x
+
+            y = x + lax.cond(lax.axis_index("x") == 0, jnp.zeros_like, slope, self.came(x))
+            peerax.psend(y, "x", chain())
+            return lax.psum((y * y).sum(), "x")
+
+        with pytest.raises(jax.errors.JaxRuntimeError, match="PX302|PX209"):
+            jax.block_until_ready(jax.jit(on_ranks(body, 4, True))(weights(), rows(4)))
 
 
 def separate(y, x):

@@ -142,7 +142,7 @@ def sums_last(jaxpr) -> tuple[Any, list[int]]:
 
     That is sums of cotangents which can wait, and what depends on them.
     """
-    if not ops.has_separate(jaxpr):
+    if not ops.are_in_the_way(jaxpr):
         return jaxpr, []
     part, late = ops.put_sums_last(jaxpr)
     put_off: list[int] = []

@@ -20,13 +20,13 @@ from peerax.ops._communication import (
     communicates,
     communicates_within,
     has_branches,
-    has_separate,
     is_collective,
 )
 from peerax.ops._in_place import LastUses
-from peerax.ops._late_sums import Late, Part, put_sums_last, uses
+from peerax.ops._late_sums import are_in_the_way, put_sums_last
 from peerax.ops._order import order_p
 from peerax.ops._pairs import find_pairs
+from peerax.ops._parts import Late, Part, uses
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
@@ -87,7 +87,7 @@ class Body:
 
     def run_body(self, jaxpr, consts, handle, operands):
         """Evaluate a whole body; return the handle and the results."""
-        if not has_separate(jaxpr):  # all ranks come by each collective at the same place
+        if not are_in_the_way(jaxpr):  # all ranks come by each collective at the same place
             self.same_everywhere = not has_branches(jaxpr)
             return self.run(jaxpr, consts, handle, operands)
         jaxpr, late = put_sums_last(jaxpr)
@@ -110,6 +110,7 @@ class Body:
         received = {}  # results of exchanges, by the position of their precv
         stretches = {} if isinstance(jaxpr, Part) else find_stretches(jaxpr)
         next_one = 0
+        untyped = isinstance(jaxpr, Part) and any(jaxpr.unsummed)
 
         def read(atom):
             return atom.val if isinstance(atom, _jax.Literal) else env[atom]
@@ -123,6 +124,8 @@ class Body:
                 next_one = i + len(stretch.eqns)
                 continue
             values = [read(v) for v in uses(eqn)]
+            if untyped and not _jax.jaxprs_in(eqn.params):
+                values = _alike(values)
             with _jax.equation_context(eqn):
                 if i in pairs and pairs[i] in split:
                     # Something that may wait stands between the halves: this one must not.
@@ -145,7 +148,7 @@ class Body:
                 else:
                     handle, results = self._step(eqn, handle, values)
             env.update(zip(eqn.outvars, results, strict=True))
-        return handle, [read(v) for v in jaxpr.outvars]
+        return handle, _still_to_be_summed(jaxpr, [read(v) for v in jaxpr.outvars])
 
     def _step(self, eqn, handle, values):
         if eqn.primitive is psend_p:
@@ -162,7 +165,7 @@ class Body:
         if eqn.primitive.name == "pvary":
             # Inside what is put in place of a call, a value may vary already.
             return handle, [_jax.make_varying(x, tuple(eqn.params["axes"])) for x in values]
-        if not communicates_within(eqn) and not isinstance(eqn.params.get("jaxpr"), Part):  # JAX knows no parts
+        if not communicates_within(eqn) and not _has_parts(eqn):  # JAX knows no parts
             return handle, _jax.rebind(eqn, values)
         rule = {
             "scan": self._scan,
@@ -191,6 +194,7 @@ class Body:
         fixed, carry, xs = _jax.in_three(values, *_jax.scan_counts(eqn.params))
 
         carried = jaxpr.invars[len(fixed) : len(fixed) + len(carry)]
+        carry = _still_to_be_summed(jaxpr, carry)
 
         def step(state, x):
             handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x], carried=carried)
@@ -305,6 +309,22 @@ def site_of(eqn) -> str:
     """The user's line that an equation comes from."""
     found = _jax.equation_site(eqn)
     return "<unknown>:0" if found is None else as_site(*found)
+
+
+def _has_parts(eqn) -> bool:
+    return any(isinstance(jaxpr, Part) for jaxpr in _jax.jaxprs_in(eqn.params))
+
+
+def _still_to_be_summed(jaxpr, values: list[Any]) -> list[Any]:
+    """Values, in the order of results; those that are to be summed over ranks may differ."""
+    late = jaxpr.unsummed if isinstance(jaxpr, Part) else ()
+    return [_jax.make_varying(x, jaxpr.axes) if i < len(late) and late[i] else x for i, x in enumerate(values)]
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Values that differ along the same axes, as JAX wants them."""
+    axes = frozenset().union(*(_jax.varying(jax.typeof(x)) for x in values))
+    return [_jax.make_varying(x, tuple(axes)) for x in values] if axes else values
 
 
 def _never(leaf: int) -> bool:

@@ -60,6 +60,21 @@ def has_branches(jaxpr: Any) -> bool:
     )
 
 
+@_once_each
+def has_sums_in_branches(jaxpr: Any) -> bool:
+    """Return whether cotangents are summed in a branch that not all ranks may take."""
+    return any(
+        (eqn.primitive.name == "cond" and _jax.varying(eqn.invars[0].aval) and any_in_params(eqn.params, _has_sums))
+        or any_in_params(eqn.params, has_sums_in_branches)
+        for eqn in jaxpr.eqns
+    )
+
+
+@_once_each
+def _has_sums(jaxpr: Any) -> bool:
+    return any(_jax.is_sum_of_cotangents(eqn) or any_in_params(eqn.params, _has_sums) for eqn in jaxpr.eqns)
+
+
 def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
     """Return whether test holds for a jaxpr among the parameters of an equation."""
     return any(map(test, _jax.jaxprs_in(params)))

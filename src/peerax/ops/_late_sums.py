@@ -7,7 +7,7 @@ keep their order and their values, and nothing waits for anything that it did no
 reached in the same order with sums in between.
 
 A scan with sums in its steps becomes two, and the second one, of the sums and what depends on them, can wait. It is an
-equation with a Part as its jaxpr.
+equation with a Part as its jaxpr. Sums in branches are taken behind the cond, where all ranks come by.
 """
 
 import dataclasses
@@ -15,37 +15,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from peerax import _jax
-from peerax.ops._communication import call_of, communicates
+from peerax.ops._communication import call_of, communicates, has_separate, has_sums_in_branches
+from peerax.ops._late_branches import lift_sums
 from peerax.ops._pairs import find_pairs
-from peerax.ops._token import link_p
+from peerax.ops._parts import Part, is_literal, renamed, replaced, those, uses
 
 
-class Late:
-    """A result that is there when the body is finished."""
-
-    value: Any = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Part:
-    """Equations as a jaxpr, and which of them are pairs: those of one scope, also where it was inlined."""
-
-    invars: Sequence[Any]
-    eqns: Sequence[Any]
-    outvars: Sequence[Any]
-    pairs: Sequence[tuple[Any, Any]]
-    constvars: Sequence[Any] = ()
-    consts: Sequence[Any] = ()
-
-    def find_pairs(self) -> dict[int, int]:
-        """Return the position of the precv for the position of the psend of each pair."""
-        at = {id(eqn): i for i, eqn in enumerate(self.eqns)}
-        return {at[id(send)]: at[id(receive)] for send, receive in self.pairs}
-
-
-def uses(eqn) -> Sequence[Any]:
-    """What an equation depends on when it is lowered; a link is its token then."""
-    return eqn.invars[:1] if eqn.primitive is link_p else eqn.invars
+def are_in_the_way(jaxpr) -> bool:
+    """Return whether sums of cotangents may be between messages of a body, or where not all ranks come by."""
+    return has_separate(jaxpr) or has_sums_in_branches(jaxpr)
 
 
 def put_sums_last(jaxpr) -> tuple[Part, set[int]]:
@@ -69,7 +47,7 @@ def _late(part: Part) -> set[int]:
         if _is_sum(eqn) and not wanted:
             late.add(i)
         elif wanted or communicates(eqn):
-            needed.update(v for v in uses(eqn) if not _is_literal(v))
+            needed.update(v for v in uses(eqn) if not is_literal(v))
     return late
 
 
@@ -96,18 +74,20 @@ def _join(equations: Sequence[Any], second: Any, scans: list[_Scan]) -> list[Any
 
 
 def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
-    """Inline calls that have sums inside, and split scans that have."""
-    renamed: dict[Any, Any] = {}
+    """Inline calls that have sums inside, split scans that have, and take sums out of branches."""
+    names: dict[Any, Any] = {}
     equations: list[Any] = []
     pairs: list[tuple[Any, Any]] = []
     scans: list[_Scan] = []
     now: dict[int, Any] = {}  # what has become of an equation
     for i, old in enumerate(jaxpr.eqns):
-        eqn = now[i] = _replaced(old, renamed)
+        eqn = now[i] = replaced(old, names)
         inner, consts = _jax.open_jaxpr(call_of(eqn))
         if eqn.primitive.name == "scan" and (parts := _split_scan(eqn)) is not None:
             equations += parts
             scans.append(_Scan(*parts, eqn))
+        elif eqn.primitive.name == "cond" and (lifted := lift_sums(eqn)) is not None:
+            equations += lifted
         elif inner is None or consts or not any(map(_is_sum, (body := _expose_sums(inner))[0].eqns)):
             equations.append(eqn)
         else:
@@ -116,9 +96,9 @@ def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
             equations += inlined[0].eqns
             pairs += inlined[0].pairs
             scans += inlined[1]
-            renamed.update(zip(eqn.outvars, inlined[0].outvars, strict=True))
+            names.update(zip(eqn.outvars, inlined[0].outvars, strict=True))
     pairs += [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
-    return Part(jaxpr.invars, equations, [_renamed(v, renamed) for v in jaxpr.outvars], pairs, jaxpr.constvars), scans
+    return Part(jaxpr.invars, equations, [renamed(v, names) for v in jaxpr.outvars], pairs, jaxpr.constvars), scans
 
 
 def _inline(part: Part, scans: list[_Scan], names: dict[Any, Any]) -> tuple[Part, list[_Scan]]:
@@ -126,16 +106,10 @@ def _inline(part: Part, scans: list[_Scan], names: dict[Any, Any]) -> tuple[Part
     now: dict[int, Any] = {}
     for eqn in part.eqns:
         names.update((v, _jax.new_variable(v.aval)) for v in eqn.outvars)
-        now[id(eqn)] = _replaced(eqn, names)
+        now[id(eqn)] = replaced(eqn, names)
     pairs = [(now[id(send)], now[id(receive)]) for send, receive in part.pairs]
-    scans = [_Scan(now[id(scan.first)], now[id(scan.second)], _replaced(scan.whole, names)) for scan in scans]
-    return Part((), [*now.values()], [_renamed(v, names) for v in part.outvars], pairs), scans
-
-
-def _replaced(eqn, names: dict[Any, Any]) -> Any:
-    return eqn.replace(
-        invars=[_renamed(v, names) for v in eqn.invars], outvars=[_renamed(v, names) for v in eqn.outvars]
-    )
+    scans = [_Scan(now[id(scan.first)], now[id(scan.second)], replaced(scan.whole, names)) for scan in scans]
+    return Part((), [*now.values()], [renamed(v, names) for v in part.outvars], pairs), scans
 
 
 def _split_scan(eqn) -> tuple[Any, Any] | None:
@@ -153,9 +127,9 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
     first = [step for step in body.eqns if not any(step is other for other in second)]
     is_late = [v in late for v in carries] + [_in(v, late) for v in body.outvars[num_carry:]]
     # What the second needs of the first, in every step.
-    used = [*(v for step in second for v in uses(step)), *_those(body.outvars, is_late)]
-    made = {*_those(carries, is_late[:num_carry], False), *(v for step in first for v in step.outvars)}
-    passed = [v for v in dict.fromkeys(v for v in used if not _is_literal(v)) if v in made]
+    used = [*(v for step in second for v in uses(step)), *those(body.outvars, is_late)]
+    made = {*those(carries, is_late[:num_carry], False), *(v for step in first for v in step.outvars)}
+    passed = [v for v in dict.fromkeys(v for v in used if not is_literal(v)) if v in made]
     stacked = [_jax.new_variable(_jax.stacked(v.aval, eqn.params["length"])) for v in passed]
     operands_fixed, init, operands_xs = _jax.in_three(eqn.invars, num_consts, num_carry)
 
@@ -163,11 +137,11 @@ def _split_scan(eqn) -> tuple[Any, Any] | None:
         chosen = is_late[:num_carry]
         params = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
         params |= {"num_consts": num_consts, "num_carry": chosen.count(mine), "of_sums": mine}
-        body_in = [*fixed, *_those(carries, chosen, mine), *xs, *more_xs]
-        results = [*_those(body.outvars, is_late, mine), *more_outs]
+        body_in = [*fixed, *those(carries, chosen, mine), *xs, *more_xs]
+        results = [*those(body.outvars, is_late, mine), *more_outs]
         params["jaxpr"] = Part(body_in, steps, results, pairs, body.constvars, consts)
-        invars = [*operands_fixed, *_those(init, chosen, mine), *operands_xs, *more_operands]
-        return eqn.replace(invars=invars, outvars=[*_those(eqn.outvars, is_late, mine), *more_results], params=params)
+        invars = [*operands_fixed, *those(init, chosen, mine), *operands_xs, *more_operands]
+        return eqn.replace(invars=invars, outvars=[*those(eqn.outvars, is_late, mine), *more_results], params=params)
 
     return scan(first, body.pairs, False, (), (), passed, stacked), scan(second, (), True, passed, stacked, (), ())
 
@@ -185,17 +159,5 @@ def _depend_on_sums(body: Part, carries: Sequence[Any]) -> set[Any]:
     return late
 
 
-def _those(values: Sequence[Any], flags: Sequence[bool], wanted: bool = True) -> list[Any]:
-    return [x for x, flag in zip(values, flags, strict=True) if flag == wanted]
-
-
-def _renamed(atom, names: dict[Any, Any]) -> Any:
-    return atom if _is_literal(atom) else names.get(atom, atom)
-
-
-def _is_literal(atom) -> bool:
-    return isinstance(atom, _jax.Literal)
-
-
 def _in(atom, variables: set[Any]) -> bool:
-    return not _is_literal(atom) and atom in variables
+    return not is_literal(atom) and atom in variables

@@ -1,0 +1,80 @@
+"""Sums of cotangents in branches, behind these.
+
+Where ranks take different branches, a sum over all ranks in the branch of some is not joined by the others. What they
+would add is zero.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from peerax import _jax
+from peerax.ops._linear import Kind, kind_of, kinds_of
+from peerax.ops._pairs import find_pairs
+from peerax.ops._parts import Part, renamed, replaced, those
+
+
+def lift_sums(eqn) -> list[Any] | None:
+    """Return a cond without sums, and sums of its results; None if it has none, or if that is not the same.
+
+    It is the same if results are linear in the sums: then the sum may as well be taken last.
+    """
+    opened = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
+    sums = [step for jaxpr, _ in opened for step in _sums_in(jaxpr)]
+    if not sums or any(len(step.invars) > 1 or step.params != sums[0].params for step in sums):
+        return None
+    kinds = [_kinds(jaxpr, [Kind.FREE] * len(jaxpr.invars)) for jaxpr, _ in opened]
+    if any(known is None for known in kinds) or eqn.params.get("branches_platforms"):
+        return None
+    results = [[kind_of(known, v) for v in jaxpr.outvars] for (jaxpr, _), known in zip(opened, kinds, strict=True)]
+    axes = sums[0].params["axes"]
+    unsummed = []
+    for v, *each in zip(eqn.outvars, *results, strict=True):
+        unsummed.append(Kind.LINEAR in each)
+        if unsummed[-1] and (Kind.FREE in each or _jax.varying(v.aval).intersection(axes)):
+            return None
+    branches = tuple(
+        _without_sums(jaxpr, consts, known, unsummed, axes)
+        for (jaxpr, consts), known in zip(opened, kinds, strict=True)
+    )
+    before = [_jax.new_variable(v.aval) if late else v for v, late in zip(eqn.outvars, unsummed, strict=True)]
+    pairs = zip(those(before, unsummed), those(eqn.outvars, unsummed), strict=True)
+    lifted = eqn.replace(outvars=before, params={**eqn.params, "branches": branches})
+    return [lifted, *(sums[0].replace(invars=[v], outvars=[total]) for v, total in pairs)]
+
+
+def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[bool], axes: tuple) -> Part:
+    """A branch, or what is in it, that leaves the sums to whoever uses its results."""
+    names: dict[Any, Any] = {}
+    now: dict[int, Any] = {}
+    for i, old in enumerate(jaxpr.eqns):
+        eqn = replaced(old, names)
+        if _jax.is_sum_of_cotangents(old):
+            names[old.outvars[0]] = eqn.invars[0]
+            continue
+        now[i] = eqn
+        for name, param in eqn.params.items():
+            if not _jax.is_jaxpr(param) or not any(_sums_in(param)):
+                continue
+            inner, inner_consts = _jax.open_jaxpr(param)
+            operands = [kind_of(kinds, v) for v in old.invars]
+            if old.primitive.name == "scan":  # with what the steps make of it
+                fixed, carry, xs = _jax.in_three(operands, *_jax.scan_counts(old.params))
+                operands = [*fixed, *(kinds[v] for v in old.outvars[: len(carry)]), *xs]
+            late = [kinds[v] is Kind.LINEAR for v in old.outvars]
+            part = _without_sums(inner, inner_consts, _kinds(inner, operands), late, axes)
+            now[i] = eqn.replace(params={**eqn.params, name: part})
+    pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    results = [renamed(v, names) for v in jaxpr.outvars]
+    return Part(jaxpr.invars, [*now.values()], results, pairs, jaxpr.constvars, consts, unsummed, axes)
+
+
+def _kinds(jaxpr, operands: Sequence[Kind]) -> dict[Any, Kind] | None:
+    return kinds_of(jaxpr, operands, _jax.is_sum_of_cotangents)
+
+
+def _sums_in(jaxpr) -> Iterator[Any]:
+    for eqn in _jax.open_jaxpr(jaxpr)[0].eqns:
+        if _jax.is_sum_of_cotangents(eqn):
+            yield eqn
+        for inner in _jax.jaxprs_in(eqn.params):
+            yield from _sums_in(inner)
