@@ -84,21 +84,7 @@ def test_batched_inside_and_around(around, order):
         np.testing.assert_allclose(*(run(step, inside) for step in (separate, permuted)), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "around",
-    [
-        "jit",
-        "cond",
-        pytest.param(
-            "checkpoint",
-            marks=pytest.mark.xfail(
-                strict=True,
-                raises=jax.errors.JaxRuntimeError,
-                reason="JAX takes a call without operands in a checkpoint for a constant when it transposes",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "around"])
 def test_linear_transpose(around, inside):
     def double(exchange, v):

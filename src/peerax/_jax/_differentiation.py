@@ -183,12 +183,17 @@ _ARGUMENTS = "peerax_arguments"  # of a trace: what it began with
 _linear = threading.local()
 
 
+def is_to_be_transposed() -> bool:
+    """Whether what is traced just now is a function that linear_transpose is to transpose."""
+    return getattr(_linear, "on", False)
+
+
 def _within(traced: Callable, is_linear: bool) -> Callable:
     """Note that what is traced inside is, or is not, a function that linear_transpose is to transpose."""
 
     @functools.wraps(traced)
     def trace_within(*args, **kwargs):
-        before = getattr(_linear, "on", False)
+        before = is_to_be_transposed()
         _linear.on = is_linear
         try:
             return traced(*args, **kwargs)
@@ -204,7 +209,7 @@ def _keep_arguments(new_arg: Callable) -> Callable:
     @functools.wraps(new_arg)
     def new_arg_kept(self, value):
         argument = new_arg(self, value)
-        if getattr(_linear, "on", False) and not argument.is_known():
+        if is_to_be_transposed() and not argument.is_known():
             setattr(self, _ARGUMENTS, [*getattr(self, _ARGUMENTS, ()), argument])
         return argument
 

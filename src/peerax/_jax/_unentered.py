@@ -16,7 +16,13 @@ from jax._src import core
 from jax._src.interpreters import ad, batching, partial_eval
 from jax._src.util import weakref_lru_cache
 
-from peerax._jax._differentiation import AlwaysDifferentiated, operands_here, operands_of_body, primals_of
+from peerax._jax._differentiation import (
+    AlwaysDifferentiated,
+    is_to_be_transposed,
+    operands_here,
+    operands_of_body,
+    primals_of,
+)
 from peerax._jax._jaxprs import equation_context, in_three, is_jaxpr, jaxprs_in, open_jaxpr, rebind, scan_counts
 
 _CALLS = ("jit", "closed_call", "eval_jaxpr")
@@ -35,6 +41,10 @@ def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> No
             if rule is None or "branches_platforms" in params or not any(map(condition, jaxprs_in(params))):
                 return process_primitive(self, primitive, args, params)
             params = {name: _link_to_all(param, link) for name, param in params.items()}
+            if primitive.name in _CHECKPOINTS and takes_part is _is_unknown and is_to_be_transposed():
+                # JAX would take its jaxpr apart, and enter nothing in it. There are no values to compute once more.
+                with core.set_current_trace(self):
+                    return core.eval_jaxpr(params["jaxpr"], (), *args)
             if _sees_steps_alike(primitive, params) or not any(takes_part(self, x) for x in args):
                 with core.set_current_trace(self):
                     # A value must depend on values, lest it is taken out of a loop, and not on tangents.
