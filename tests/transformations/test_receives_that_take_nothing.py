@@ -1,6 +1,7 @@
 """A jitted receive has no operand at all; whatever is around it must enter it all the same, in every transformation."""
 
 import functools
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,9 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import peerax
-from tests.ranks import line
+from tests.ranks import line, pair, site
 
-RIGHT = [(0, 1), (1, 2)]
+RIGHT, LEFT = [(0, 1), (1, 2)], [(1, 0), (2, 1)]
 X = jnp.arange(1.0, 4.0)
 
 
@@ -110,32 +111,127 @@ def test_linear_transpose(around, inside):
 
 
 class TestRuleOfTheUser:
-    """Both ends of a message of tangents, in the rule of a custom_jvp."""
+    """Both ends of messages of tangents, in the rule of a custom_jvp."""
 
     @staticmethod
-    def program(link):
+    def send(x, tag=0):
+        peerax.psend(x, "x", RIGHT, tag=tag)
+
+    @staticmethod
+    def receive(v, tag=0):
+        return peerax.precv(peerax.create_token(), v, "x", RIGHT, tag=tag)
+
+    def tangent(self, v, t):
+        self.send(t * jnp.cos(v))
+        return jnp.sin(v), self.receive(v)
+
+    def ordered(self, v, t):
+        self.send(t * jnp.cos(v))
+        token, _ = peerax.order(peerax.create_token(), t)
+        return jnp.sin(v), peerax.precv(token, v, "x", RIGHT)
+
+    def value_and_tangent(self, v, t):
+        self.send(jnp.sin(v))
+        self.send(t * jnp.cos(v))
+        return self.receive(v), self.receive(v)
+
+    def tangent_and_value(self, v, t):
+        self.send(t * jnp.cos(v))
+        self.send(jnp.sin(v))
+        tangent = self.receive(v)
+        return self.receive(v), tangent
+
+    def in_turn(self, v, t):
+        self.send(jnp.sin(v))
+        value = self.receive(v)
+        self.send(t * jnp.cos(v))
+        return value, self.receive(v)
+
+    def value_received_first(self, v, t):
+        value = self.receive(v, 1)
+        self.send(t * jnp.cos(v))
+        tangent = self.receive(v)
+        self.send(jnp.sin(v), 1)
+        return value, tangent
+
+    def two_tangents(self, v, t):
+        self.send(t * jnp.cos(v))
+        self.send(t * v, 1)
+        return jnp.sin(v), self.receive(v, 1) * v + self.receive(v)
+
+    def beside_a_pair(self, v, t):
+        token = peerax.psend(t * jnp.cos(v), "x", RIGHT)
+        self.send(jnp.sin(v))
+        tangent = peerax.precv(token, v, "x", RIGHT)
+        return self.receive(v), tangent
+
+    def pairs(self, v, t):
+        return pair(jnp.sin(v), "x", RIGHT), pair(t * jnp.cos(v), "x", RIGHT)
+
+    def in_a_call(self, v, t):
+        return jax.jit(self.tangent)(v, t)
+
+    def from_the_left_and_the_right(self, v, t):
+        """What goes left is a tangent, what goes right a value."""
+        peerax.psend(t * jnp.cos(v), "x", LEFT)
+        peerax.psend(jnp.sin(v), "x", RIGHT)
+        new = peerax.create_token
+        return peerax.precv(new(), v, "x", RIGHT), peerax.precv(new(), v, "x", LEFT)
+
+    RULES = {  # and what it is with ppermute
+        "tangent": lambda v, t: (jnp.sin(v), moved(t * jnp.cos(v))),
+        "ordered": lambda v, t: (jnp.sin(v), moved(t * jnp.cos(v))),
+        "value_and_tangent": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "tangent_and_value": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "in_turn": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "value_received_first": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "two_tangents": lambda v, t: (jnp.sin(v), moved(t * v) * v + moved(t * jnp.cos(v))),
+        "beside_a_pair": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "pairs": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "in_a_call": lambda v, t: (jnp.sin(v), moved(t * jnp.cos(v))),
+        "from_the_left_and_the_right": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v), LEFT)),
+    }
+    WAYS = {
+        "jvp": lambda f, x: jax.jvp(f, (x,), (x + 1,)),
+        "linearize": lambda f, x: jax.linearize(f, x)[1](x + 1),
+        "vjp": lambda f, x: jax.vjp(f, x)[1](x + 1),
+        "grad": lambda f, x: jax.grad(lambda x: (f(x) ** 2).sum())(x),
+        "in a scan": lambda f, x: jax.grad(lambda x: lax.scan(lambda x, _: (f(x), None), x, None, length=2)[0].sum())(
+            x
+        ),
+        "in a checkpoint": lambda f, x: jax.grad(lambda x: jax.checkpoint(lambda x: f(jnp.sin(x)))(x).sum())(x),
+    }
+
+    def program(self, rule, way):
         @jax.custom_jvp
         def f(v):
-            return jnp.sin(v)
+            return rule(v, v)[0]
 
-        @f.defjvp
-        def rule(primals, tangents):
-            (v,), (t,) = primals, tangents
-            peerax.psend(t * jnp.cos(v), "x", RIGHT)
-            token = peerax.create_token()
-            token = peerax.order(token, t)[0] if link else token
-            return jnp.sin(v), peerax.precv(token, v, "x", RIGHT)
-
-        def body(x):
-            return jax.linearize(f, x)[1](x)
-
+        f.defjvp(lambda primals, tangents: rule(*primals, *tangents))
+        body = functools.partial(self.WAYS[way], f)
         return jax.jit(jax.shard_map(body, mesh=line(3), in_specs=P("x"), out_specs=P("x")))
 
-    EXPECTED = np.array([0, *(np.cos(X) * X)[:2]])
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("rule", RULES)
+    def test_equals_ppermute(self, rule, way):
+        actual, expected = (self.program(r, way)(X) for r in (getattr(self, rule), self.RULES[rule]))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected)
 
-    def test_ordered_after_the_tangent(self):
-        np.testing.assert_allclose(self.program(True)(X), self.EXPECTED, rtol=1e-6)
+    def test_a_tangent_received_before_it_is_sent_is_an_error(self):
+        def rule(v, t):
+            new = peerax.create_token()
+            tangent = peerax.precv(new, v, "x", RIGHT)  # receive
+            peerax.psend(t * jnp.cos(v), "x", RIGHT)  # send
+            return jnp.sin(v), tangent
 
-    @pytest.mark.xfail(strict=True, reason="JAX takes what depends on no tangent in the rule for a value")
-    def test_with_a_new_token(self):
-        np.testing.assert_allclose(self.program(False)(X), self.EXPECTED, rtol=1e-6)
+        lines = site(rule, "receive"), site(rule, "send")
+        for way in ("linearize", "in a scan", "in a checkpoint"):
+            with pytest.raises(peerax.PeeraxError) as raised:
+                self.program(rule, way)(X)
+            found = raised.value.diagnostic
+            assert found.code == "PX214"
+            assert tuple(f"{pathlib.Path(file).name}:{line}" for file, line in found.locations) == lines
+
+
+def moved(x, perm=RIGHT):
+    return lax.ppermute(x, "x", perm)

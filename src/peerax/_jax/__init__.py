@@ -53,6 +53,7 @@ from peerax._jax._jaxprs import (
     stacked,
 )
 from peerax._jax._modules import argument_number, drop_operands, pass_by, users, when_module_is_lowered
+from peerax._jax._rules import rule_here
 from peerax._jax._stretches import bind_stretch, fits, stretch_of
 from peerax._jax._unentered import enter_if
 
@@ -91,6 +92,7 @@ __all__ = [
     "operands_here",
     "pass_by",
     "rebind",
+    "rule_here",
     "scan_counts",
     "stacked",
     "stretch_of",

@@ -17,6 +17,8 @@ from jax._src import shard_map as _shard_map
 from jax._src.interpreters import ad, batching, partial_eval
 from jax.extend.core import Primitive
 
+from peerax._jax._rules import rule_here
+
 
 class _Body(NamedTuple):
     """What the body of a shard_map is called with, and the tags of the vmaps around it."""
@@ -45,13 +47,13 @@ def once_here(name: Any, make: Callable[[], Any]) -> Any:
     value, trace = make(), core.trace_ctx.trace
     again = _again(trace, value)
     if again is not None:
-        _made.setdefault(trace, {})[name] = again
+        _made.setdefault(trace, {})[rule_here(), name] = again
     return value
 
 
 def _made_here(name: Any) -> Any:
     trace = core.trace_ctx.trace
-    made = _made.get(trace, {}).get(name)
+    made = _made.get(trace, {}).get((rule_here(), name))
     return None if made is None else made(trace)
 
 
@@ -96,7 +98,8 @@ def operands_here(link: "AlwaysDifferentiated") -> list[Any]:
     operands = _all_operands_here()
     if len(operands) <= _FEW or not isinstance(core.trace_ctx.trace, partial_eval.DynamicJaxprTrace):
         return operands
-    return [once_here("anchor", lambda: link.bind(lax.full((1,), 0, np.float32), *operands, complete=False))]
+    complete = rule_here() is not None
+    return [once_here("anchor", lambda: link.bind(lax.full((1,), 0, np.float32), *operands, complete=complete))]
 
 
 def operands_of_body() -> list[Any]:
@@ -112,7 +115,10 @@ def operands_of_body() -> list[Any]:
 
 
 def _all_operands_here() -> list[Any]:
-    """What the function is called with, and transformations on top of it."""
+    """What the function is called with, and transformations on top of it. Of a rule, the values that it is for."""
+    rule = rule_here()
+    if rule is not None:
+        return rule.primals
     body = _innermost_body()
     *levels, trace = _levels(core.trace_ctx.trace)
     operands = operands_of_body()

@@ -7,6 +7,7 @@ from jax.interpreters import ad, batching
 
 from peerax import _jax
 from peerax.ops._axes import check_axes
+from peerax.ops._in_rules import linked_to_sent
 from peerax.ops._leaves import batched_type, from_leaf, is_differentiable, plain_shape
 from peerax.ops._paths import cotangent_path, tangent_path
 from peerax.ops._platforms import refuse_platforms
@@ -54,6 +55,7 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any, *, tag: int = 0
     token = _jax.make_varying(check_token(token, "precv", site), tuple(_jax.manual(axes)))
     wanted, tree = jax.tree.flatten(out_shape)
     plain = [plain_shape(leaf, site) for leaf in wanted]
+    token = linked_to_sent(token, axes=axes, perm=pairs, tag=tag, site=site)
     received = precv_p.bind(
         token,
         axes=axes,

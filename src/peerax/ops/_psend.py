@@ -7,6 +7,7 @@ from jax.interpreters import ad, batching
 
 from peerax import _jax
 from peerax.ops._axes import check_axes
+from peerax.ops._in_rules import note_sent
 from peerax.ops._leaves import batched_type, is_differentiable, to_leaf
 from peerax.ops._paths import cotangent_path, tangent_path
 from peerax.ops._platforms import refuse_platforms
@@ -38,9 +39,9 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
       A token, float32[1], different on every rank along axis_name.
 
     Raises:
-      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212; when it is compiled: PX203, PX204,
-        PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX214, PX301, PX302, PX303,
-        PX304, PX307.
+      PeeraxError: PX101, PX102, PX103, PX104, PX105, PX106, PX107, PX108, PX212, PX214; when it is compiled: PX203,
+        PX204, PX213, PX401, PX402, PX404. At run time (jax.errors.JaxRuntimeError): PX201, PX205, PX214, PX301, PX302,
+        PX303, PX304, PX307.
 
     Transformations: jit yes · vmap yes (one message for the batch) · grad yes · scan yes
 
@@ -61,7 +62,9 @@ def psend(x: Any, axis_name: Any, perm: Any, *, token: Any = None, tag: int = 0)
     if token is None:
         operands = [first_token(varying), *operands]
     types = tuple(name for _, name in leaves)
-    return psend_p.bind(*operands, axes=axes, perm=pairs, tag=tag, path="", types=types, site=site)
+    token = psend_p.bind(*operands, axes=axes, perm=pairs, tag=tag, path="", types=types, site=site)
+    note_sent(token, operands, axes=axes, perm=pairs, tag=tag, site=site)
+    return token
 
 
 def _psend_abstract_eval(token, *leaves, axes, **params):

@@ -59,7 +59,7 @@ def link(token: jax.Array) -> jax.Array:
     To JAX, a receive whose token is constant is a constant: it is not differentiated when the messages it receives are
     (E11 of the design), not batched, and moved out of the loop it stands in. The value stays what it is.
     """
-    return link_p.bind(token, *_jax.operands_here(link_p), complete=False)
+    return link_p.bind(token, *_jax.operands_here(link_p), complete=_jax.rule_here() is not None)
 
 
 link_p = _jax.AlwaysDifferentiated("peerax_link")

@@ -1,0 +1,36 @@
+"""Messages in the rules of jax.custom_jvp: values and tangents."""
+
+from typing import Any
+
+import jax
+
+from peerax import _jax
+from peerax.diagnostics import PeeraxError
+from peerax.ops._site import location
+from peerax.ops._token import link_p
+
+
+def note_sent(token: jax.Array, operands: list[Any], *, axes: tuple, perm: tuple, tag: int, site: str) -> None:
+    """Note in a rule what was sent; raise PX214 for a tangent whose receive came first, and was taken for a value."""
+    rule = _jax.rule_here()
+    missed = rule and rule.send(_channels(axes, perm, tag), token, operands)
+    if missed is not None:
+        raise PeeraxError.of(
+            "PX214",
+            "in the rule of a jax.custom_jvp, a precv with a new token comes before the psend of the tangents that it "
+            "receives, and would be taken for a value",
+            locations=(location(missed), location(site)),
+            help="let the psend come first, or order the token of the precv after a tangent t: "
+            "token, _ = peerax.order(peerax.create_token(), t)",
+        )
+
+
+def linked_to_sent(token: jax.Array, *, axes: tuple, perm: tuple, tag: int, site: str) -> jax.Array:
+    """The token of a receive, which depends in a rule on the tangents that are received."""
+    rule = _jax.rule_here()
+    sent = [] if rule is None else rule.receive(_channels(axes, perm, tag), token, site)
+    return link_p.bind(token, *sent, complete=True) if sent else token
+
+
+def _channels(axes: tuple, perm: tuple, tag: int) -> list[Any]:
+    return [(axes, tag, edge) for edge in perm]
