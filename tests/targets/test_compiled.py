@@ -137,3 +137,23 @@ def test_forward_and_backward_of_a_pipeline_of_pairs_compile(target):
     compiled = peerax.compile_for(jax.jit(jax.grad(lambda w: loss(w).sum())), argument(size), target=target)
     assert time.perf_counter() - start < 30
     assert compiled.hlo.count("collective-permute-start(") + compiled.hlo.count("collective-permute(") >= 2
+
+
+@pytest.mark.parametrize("target", ["h100:8", "v5e:2x4"])
+def test_all_ranks_come_by_the_sums_of_their_branches(target):
+    """The gradient in weights that all ranks share and only the first one uses."""
+    needs(target)
+
+    def loss(w, x):
+        first = lax.axis_index("x") == 0
+        y = lax.cond(first, lambda came: jnp.sin(x @ w), lambda came: came + 1, ring_pair(x, 8))
+        return lax.psum((y * y).sum(), "x")
+
+    specs = PartitionSpec(), PartitionSpec("x")
+    gradient = jax.grad(jax.shard_map(loss, mesh=mesh_of(8), in_specs=specs, out_specs=PartitionSpec()))
+    x = argument(8)
+    w = jax.ShapeDtypeStruct((ROWS, ROWS), jnp.float32, sharding=NamedSharding(mesh_of(8), PartitionSpec()))
+    hlo = peerax.compile_for(jax.jit(gradient), w, x, target=target).hlo
+    branches, entry = hlo[: hlo.index("\nENTRY")], hlo[hlo.index("\nENTRY") :]
+    assert " conditional(" in entry
+    assert " all-reduce(" in entry and " all-reduce(" not in branches
