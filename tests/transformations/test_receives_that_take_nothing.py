@@ -168,6 +168,10 @@ class TestRuleOfTheUser:
     def pairs(self, v, t):
         return pair(jnp.sin(v), "x", RIGHT), pair(t * jnp.cos(v), "x", RIGHT)
 
+    def crossed_pairs(self, v, t):
+        first, second = (peerax.psend(x, "x", RIGHT) for x in (t * jnp.cos(v), jnp.sin(v)))
+        return peerax.precv(second, v, "x", RIGHT), peerax.precv(first, v, "x", RIGHT)
+
     def in_a_call(self, v, t):
         return jax.jit(self.tangent)(v, t)
 
@@ -188,6 +192,7 @@ class TestRuleOfTheUser:
         "two_tangents": lambda v, t: (jnp.sin(v), moved(t * v) * v + moved(t * jnp.cos(v))),
         "beside_a_pair": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
         "pairs": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
+        "crossed_pairs": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v))),
         "in_a_call": lambda v, t: (jnp.sin(v), moved(t * jnp.cos(v))),
         "from_the_left_and_the_right": lambda v, t: (moved(jnp.sin(v)), moved(t * jnp.cos(v), LEFT)),
     }
@@ -199,6 +204,8 @@ class TestRuleOfTheUser:
         "in a scan": lambda f, x: jax.grad(lambda x: lax.scan(lambda x, _: (f(x), None), x, None, length=2)[0].sum())(
             x
         ),
+        "in a vmap": lambda f, x: jax.grad(lambda x: jax.vmap(f)(jnp.stack([x, x + 1])).sum())(x),
+        "hessian": lambda f, x: jax.hessian(lambda x: (f(x) ** 2).sum())(x)[0],
         "in a checkpoint": lambda f, x: jax.grad(lambda x: jax.checkpoint(lambda x: f(jnp.sin(x)))(x).sum())(x),
     }
 
@@ -231,6 +238,52 @@ class TestRuleOfTheUser:
             found = raised.value.diagnostic
             assert found.code == "PX214"
             assert tuple(f"{pathlib.Path(file).name}:{line}" for file, line in found.locations) == lines
+
+    def sent_in_a_call(self, v, t):
+        jax.jit(lambda v, t: self.send(t * jnp.cos(v)))(v, t)
+        return jnp.sin(v), self.receive(v)
+
+    def received_in_a_call(self, v, t):
+        self.send(t * jnp.cos(v))
+        return jnp.sin(v), jax.jit(self.receive)(v)
+
+    def sent_in_a_loop(self, v, t):
+        lax.scan(lambda c, k: (c, self.send(t * k)), 0.0, jnp.arange(2.0))
+        return jnp.sin(v), self.receive(v) + self.receive(v)
+
+    def while_a_pair_is_on_its_way(self, v, t):
+        token = peerax.psend(jnp.sin(v), "x", RIGHT)
+        self.send(t * jnp.cos(v))
+        tangent = self.receive(v)
+        return peerax.precv(token, v, "x", RIGHT), tangent
+
+    def in_one_message(self, v, t):
+        token = peerax.psend((jnp.sin(v), t * jnp.cos(v)), "x", RIGHT)
+        return peerax.precv(token, (v, v), "x", RIGHT)
+
+    UNCLEAR = (
+        "sent_in_a_call",
+        "received_in_a_call",
+        "sent_in_a_loop",
+        "while_a_pair_is_on_its_way",
+        "in_one_message",
+    )
+
+    @pytest.mark.parametrize("way", ["linearize", "grad", "in a scan", "in a vmap"])
+    @pytest.mark.parametrize("rule", UNCLEAR)
+    def test_what_cannot_be_told_apart_is_an_error(self, rule, way):
+        """JAX would take the tangent for zero."""
+        with pytest.raises(peerax.PeeraxError) as raised:
+            self.program(getattr(self, rule), way)(X)
+        found = raised.value.diagnostic
+        files = [pathlib.Path(file).name for file, _ in found.locations]
+        assert (found.code, files) == ("PX214", [pathlib.Path(__file__).name])
+
+    @pytest.mark.parametrize("rule", ["sent_in_a_call", "received_in_a_call", "in_one_message"])
+    def test_forwards_there_is_nothing_to_tell_apart(self, rule):
+        expected = self.RULES["pairs" if rule == "in_one_message" else "tangent"]
+        actual, expected = (self.program(r, "jvp")(X) for r in (getattr(self, rule), expected))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), actual, expected)
 
 
 def moved(x, perm=RIGHT):

@@ -7,9 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 import peerax
+from tests import ranks
 from tests.ranks import pair
+from tests.transformations import programs
 from tests.transformations.programs import ROWS, assert_same, bounded, chain, on_ranks, rows, weights
 
 CHECK_VMA = pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no-vma"])
@@ -204,6 +208,51 @@ class TestInBranches:
             return y
 
         self.compare(functools.partial(program, separate), functools.partial(program, self.rounds), size)
+
+    def test_what_is_not_linear_stays(self):
+        """Ten times what is out of range would be ten times as much, were it summed over ranks."""
+
+        def program(exchange, w, x):
+            def slope(x):
+                total = jax.grad(lambda w: (bounded(x @ w) ** 2).sum())(w)
+                return jnp.take(total[0], jnp.array([0, 9]), mode="fill", fill_value=10)
+
+            taken = lax.psum(x.sum() * 0, "x") == 0
+            return lax.cond(taken, slope, lambda x: jnp.zeros(2), exchange(x, "x", chain())).sum()
+
+        def dense(w, x):
+            came = jnp.concatenate([jnp.zeros_like(x[:ROWS]), x[:-ROWS]])
+            return jax.grad(lambda w: (bounded(came @ w) ** 2).sum())(w)[0, 0] + 10
+
+        f = on_ranks(functools.partial(program, programs.separate), 4, True)
+        np.testing.assert_allclose(jax.jit(f)(weights(), rows(4)), dense(weights(), rows(4)))
+
+    @pytest.mark.parametrize("along", ["x", "y", "both"])
+    def test_weights_that_ranks_share_along_different_axes(self, along):
+        """Stages along x and shards of the data along y: weights that all share, and weights of a stage or a shard."""
+        mesh = Mesh(np.array(jax.devices()[:6]).reshape(3, 2), ("x", "y"))
+
+        def program(exchange, w, x):
+            came = exchange(bounded(x), "x", ranks.chain(3))
+            index = {"x": lax.axis_index("x"), "y": lax.axis_index("y")}
+            chosen = index["x"] + index["y"] if along == "both" else index[along]
+            branches = [
+                lambda came: bounded(came @ w["all"]) * w["stage"],
+                lambda came: came + w["shard"] * w["all"][0],
+                lambda came: x * w["stage"] + w["all"].sum(),
+            ]
+            y = lax.switch(chosen, branches, came)
+            return lax.psum((y * exchange(y, "x", ranks.chain(3))).sum(), ("x", "y"))
+
+        w = {"all": weights(), "stage": jnp.array([[1.0], [2.0], [-1.0]]), "shard": jnp.array([[2.0], [1.0]])}
+        specs = {"all": P(), "stage": P("x"), "shard": P("y")}, P(("x", "y"))
+        fs = [
+            jax.shard_map(functools.partial(program, exchange), mesh=mesh, in_specs=specs, out_specs=P(), check_vma=vma)
+            for exchange, vma in ((programs.separate, True), (pair, True), (lax.ppermute, False))
+        ]
+        *actual, expected = (jax.jit(jax.value_and_grad(f, (0, 1)))(w, rows(6)) for f in fs)
+        for each in actual:
+            assert_same(each, expected)
 
     def test_all_take_the_same_and_need_the_sum_in_it(self):
         def program(exchange, w, x):

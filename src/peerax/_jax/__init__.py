@@ -53,7 +53,7 @@ from peerax._jax._jaxprs import (
     stacked,
 )
 from peerax._jax._modules import argument_number, drop_operands, pass_by, users, when_module_is_lowered
-from peerax._jax._rules import rule_here
+from peerax._jax._rules import Rule, note_rules, rule_here
 from peerax._jax._stretches import bind_stretch, fits, stretch_of
 from peerax._jax._unentered import enter_if
 
@@ -61,6 +61,7 @@ __all__ = [
     "AlwaysDifferentiated",
     "Compilation",
     "Primitive",
+    "Rule",
     "argument_number",
     "as_lowered",
     "before_compiling",
@@ -87,6 +88,7 @@ __all__ = [
     "made_by",
     "mlir",
     "new_variable",
+    "note_rules",
     "open_jaxpr",
     "once_here",
     "operands_here",

@@ -6,6 +6,7 @@ _on_accelerators. Bodies without peerax's operations are left alone.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from peerax.ops._parts import Late, Part, uses
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
-from peerax.ops._site import as_site, location
+from peerax.ops._site import location, site_of
 from peerax.ops._stretches import find_stretches
 from peerax.ops._token import link_p
 
@@ -305,20 +306,16 @@ def _separates(equations, send: int, pairs: dict[int, int]) -> bool:
     )
 
 
-def site_of(eqn) -> str:
-    """The user's line that an equation comes from."""
-    found = _jax.equation_site(eqn)
-    return "<unknown>:0" if found is None else as_site(*found)
-
-
 def _has_parts(eqn) -> bool:
     return any(isinstance(jaxpr, Part) for jaxpr in _jax.jaxprs_in(eqn.params))
 
 
 def _still_to_be_summed(jaxpr, values: list[Any]) -> list[Any]:
     """Values, in the order of results; those that are to be summed over ranks may differ."""
-    late = jaxpr.unsummed if isinstance(jaxpr, Part) else ()
-    return [_jax.make_varying(x, jaxpr.axes) if i < len(late) and late[i] else x for i, x in enumerate(values)]
+    unsummed = jaxpr.unsummed if isinstance(jaxpr, Part) else ()
+    return [
+        _jax.make_varying(x, axes) if axes else x for x, axes in itertools.zip_longest(values, unsummed[: len(values)])
+    ]
 
 
 def _alike(values: list[Any]) -> list[Any]:

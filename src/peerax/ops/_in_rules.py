@@ -6,7 +6,7 @@ import jax
 
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
-from peerax.ops._site import location
+from peerax.ops._site import location, site_of
 from peerax.ops._token import link_p
 
 
@@ -32,5 +32,32 @@ def linked_to_sent(token: jax.Array, *, axes: tuple, perm: tuple, tag: int, site
     return link_p.bind(token, *sent, complete=True) if sent else token
 
 
+def _check(rule: _jax.Rule, results: Any) -> None:
+    """Raise PX214 if JAX would take a tangent that a rule has received for a value, or a value for a tangent."""
+    if rule.is_forward or not isinstance(results, (tuple, list)) or len(results) != 2:
+        return
+    values, tangents = map(jax.tree.leaves, results)
+    if rule.receiver is not None and any(map(rule.moves, values)):
+        _refuse("a value is received as a tangent: together with one, or in its place", rule.receiver)
+    for x in tangents:
+        received = None if rule.moves(x) else rule.received(x)
+        if received is not None:
+            site = rule.receiver or site_of(received)
+            _refuse("a tangent is received that is taken for a value: its send is not in sight", site)
+
+
+def _refuse(what: str, site: str) -> None:
+    raise PeeraxError.of(
+        "PX214",
+        f"in the rule of a jax.custom_jvp, {what}",
+        locations=(location(site),),
+        help="send and receive it in the rule itself, in no loop, branch or call; by itself; and as a pair or under a "
+        "tag of its own",
+    )
+
+
 def _channels(axes: tuple, perm: tuple, tag: int) -> list[Any]:
     return [(axes, tag, edge) for edge in perm]
+
+
+_jax.note_rules(_jax.communication, _check)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from peerax import _jax
-from peerax.ops._linear import Kind, kind_of, kinds_of
+from peerax.ops._linear import FREE, Kind, joined, kind_of, kinds_of
 from peerax.ops._pairs import find_pairs
-from peerax.ops._parts import Part, renamed, replaced, those
+from peerax.ops._parts import Part, renamed, replaced
 
 
 def lift_sums(eqn) -> list[Any] | None:
@@ -20,29 +20,33 @@ def lift_sums(eqn) -> list[Any] | None:
     """
     opened = [_jax.open_jaxpr(branch) for branch in eqn.params["branches"]]
     sums = [step for jaxpr, _ in opened for step in _sums_in(jaxpr)]
-    if not sums or any(len(step.invars) > 1 or step.params != sums[0].params for step in sums):
+    if not sums or eqn.params.get("branches_platforms") or any(len(step.invars) > 1 for step in sums):
         return None
-    kinds = [_kinds(jaxpr, [Kind.FREE] * len(jaxpr.invars)) for jaxpr, _ in opened]
-    if any(known is None for known in kinds) or eqn.params.get("branches_platforms"):
+    kinds = [_kinds(jaxpr, [FREE] * len(jaxpr.invars)) for jaxpr, _ in opened]
+    if any(known is None for known in kinds):
         return None
     results = [[kind_of(known, v) for v in jaxpr.outvars] for (jaxpr, _), known in zip(opened, kinds, strict=True)]
-    axes = sums[0].params["axes"]
-    unsummed = []
+    unsummed = []  # by result, over which axes it is still to be summed
     for v, *each in zip(eqn.outvars, *results, strict=True):
-        unsummed.append(Kind.LINEAR in each)
-        if unsummed[-1] and (Kind.FREE in each or _jax.varying(v.aval).intersection(axes)):
+        kind = joined(each) if any(one.axes for one in each) else FREE
+        if kind is None or _jax.varying(v.aval).intersection(kind.axes):
             return None
+        unsummed.append(kind.axes)
     branches = tuple(
-        _without_sums(jaxpr, consts, known, unsummed, axes)
-        for (jaxpr, consts), known in zip(opened, kinds, strict=True)
+        _without_sums(jaxpr, consts, known, unsummed) for (jaxpr, consts), known in zip(opened, kinds, strict=True)
     )
-    before = [_jax.new_variable(v.aval) if late else v for v, late in zip(eqn.outvars, unsummed, strict=True)]
-    pairs = zip(those(before, unsummed), those(eqn.outvars, unsummed), strict=True)
+    before = [_jax.new_variable(v.aval) if axes else v for v, axes in zip(eqn.outvars, unsummed, strict=True)]
     lifted = eqn.replace(outvars=before, params={**eqn.params, "branches": branches})
-    return [lifted, *(sums[0].replace(invars=[v], outvars=[total]) for v, total in pairs)]
+    late = [each for each in zip(before, eqn.outvars, unsummed, strict=True) if each[2]]
+    return [lifted, *(_sum_of(sums[0], *each) for each in late)]
 
 
-def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[bool], axes: tuple) -> Part:
+def _sum_of(like, before: Any, after: Any, axes: tuple) -> Any:
+    """The equation of a sum over axes, like another sum."""
+    return like.replace(invars=[before], outvars=[after], params={**like.params, "axes": axes})
+
+
+def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[tuple]) -> Part:
     """A branch, or what is in it, that leaves the sums to whoever uses its results."""
     names: dict[Any, Any] = {}
     now: dict[int, Any] = {}
@@ -60,12 +64,12 @@ def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[bool
             if old.primitive.name == "scan":  # with what the steps make of it
                 fixed, carry, xs = _jax.in_three(operands, *_jax.scan_counts(old.params))
                 operands = [*fixed, *(kinds[v] for v in old.outvars[: len(carry)]), *xs]
-            late = [kinds[v] is Kind.LINEAR for v in old.outvars]
-            part = _without_sums(inner, inner_consts, _kinds(inner, operands), late, axes)
+            axes = [kinds[v].axes for v in old.outvars]
+            part = _without_sums(inner, inner_consts, _kinds(inner, operands), axes)
             now[i] = eqn.replace(params={**eqn.params, name: part})
     pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
     results = [renamed(v, names) for v in jaxpr.outvars]
-    return Part(jaxpr.invars, [*now.values()], results, pairs, jaxpr.constvars, consts, unsummed, axes)
+    return Part(jaxpr.invars, [*now.values()], results, pairs, jaxpr.constvars, consts, unsummed)
 
 
 def _kinds(jaxpr, operands: Sequence[Kind]) -> dict[Any, Kind] | None:

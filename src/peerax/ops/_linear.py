@@ -1,8 +1,7 @@
 """Whether what depends on sums is linear in them: zeros in, zeros out, and the sum may be taken afterwards."""
 
-import enum
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,37 +10,41 @@ from peerax.ops._communication import call_of
 from peerax.ops._leaves import is_differentiable
 
 
-class Kind(enum.Enum):
-    """What is known of a value."""
+class Kind(NamedTuple):
+    """What is known of a value: that it is zero, that it is linear in sums over some axes, or that it has no part."""
 
-    ZERO = enum.auto()
-    LINEAR = enum.auto()  # in sums
-    FREE = enum.auto()  # of sums
+    name: str
+    axes: tuple = ()  # those of the sums
 
+
+ZERO, FREE = Kind("zero"), Kind("free")
 
 # The operands that a primitive is linear in, all of them together; with the others it does what it likes.
+_FIRST = (
+    *("broadcast_in_dim", "convert_element_type", "copy", "copy_p", "cumsum", "div", "dynamic_slice", "expand_dims"),
+    *("fft", "gather", "imag", "neg", "pvary", "real", "reduce_precision", "reduce_sum", "reshape", "rev", "slice"),
+    *("split", "squeeze", "transpose"),
+)
 _LINEAR: dict[str, Callable[[int], Sequence[int]]] = {
     **dict.fromkeys(("add_any", "add", "sub", "concatenate", "pad"), range),
-    **dict.fromkeys(("broadcast_in_dim", "convert_element_type", "copy", "copy_p", "div", "neg"), lambda count: (0,)),
-    **dict.fromkeys(("dynamic_slice", "expand_dims", "gather", "imag", "pvary", "real"), lambda count: (0,)),
-    **dict.fromkeys(("reduce_sum", "reshape", "rev", "slice", "split", "squeeze", "transpose"), lambda count: (0,)),
+    **dict.fromkeys(_FIRST, lambda count: (0,)),
     "dynamic_update_slice": lambda count: (0, 1),
     "scatter-add": lambda count: (0, 2),
     "select_n": lambda count: range(1, count),
 }
-_BILINEAR = ("mul", "dot_general")
+_BILINEAR = ("mul", "dot_general", "conv_general_dilated")
 
 
 def kinds_of(jaxpr: Any, operands: Sequence[Kind], is_sum: Callable[[Any], bool]) -> dict[Any, Kind] | None:
     """Return the kind of each variable of a jaxpr; None if there is more to what depends on sums."""
-    kinds: dict[Any, Kind] = dict.fromkeys(jaxpr.constvars, Kind.FREE)
+    kinds: dict[Any, Kind] = dict.fromkeys(jaxpr.constvars, FREE)
     kinds.update(zip(jaxpr.invars, operands, strict=True))
     for eqn in jaxpr.eqns:
         results = _results(eqn, [kind_of(kinds, v) for v in eqn.invars], is_sum)
         if results is None:
             return None
         made = dict(zip(eqn.outvars, results, strict=True))
-        if any(kind is Kind.LINEAR and not is_differentiable(v.aval.dtype) for v, kind in made.items()):
+        if any(kind.axes and not is_differentiable(v.aval.dtype) for v, kind in made.items()):
             return None
         kinds.update(made)
     return kinds
@@ -50,29 +53,43 @@ def kinds_of(jaxpr: Any, operands: Sequence[Kind], is_sum: Callable[[Any], bool]
 def kind_of(kinds: dict[Any, Kind], atom: Any) -> Kind:
     """The kind of a variable or literal."""
     if isinstance(atom, _jax.Literal):
-        return Kind.FREE if np.any(atom.val) else Kind.ZERO
+        return FREE if np.any(atom.val) else ZERO
     return kinds[atom]
+
+
+def joined(kinds: Sequence[Kind]) -> Kind | None:
+    """The kind of what has one of these kinds, or is a sum of such; None if there is no such kind."""
+    others = {*kinds} - {ZERO}
+    return ZERO if not others else others.pop() if len(others) == 1 else None
 
 
 def _results(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[Kind] | None:
     name = eqn.primitive.name
     if is_sum(eqn):
-        return [Kind.LINEAR] if operands == [Kind.FREE] else None
+        (kind,) = operands
+        axes = {*eqn.params["axes"], *kind.axes}
+        # A sum of sums, over other axes, is one over all of them.
+        return [ZERO if kind == ZERO else Kind("linear", tuple(sorted(axes, key=str)))]
     if name == "scan":
         return _scan(eqn, operands, is_sum)
     call = call_of(eqn)
     if call is not None:
         inner, _ = _jax.open_jaxpr(call)
         kinds = kinds_of(inner, operands, is_sum)
-        return kinds and [kind_of(kinds, v) for v in inner.outvars]
-    if name in _LINEAR:
-        linear = _LINEAR[name](len(operands))
-        others = [kind for i, kind in enumerate(operands) if i not in linear]
-        if Kind.LINEAR not in others and not any(operands[i] is Kind.FREE for i in linear):
-            return [_joined([operands[i] for i in linear])] * len(eqn.outvars)
-    if name in _BILINEAR and operands.count(Kind.LINEAR) == 1:
-        return [Kind.LINEAR]
-    return None if Kind.LINEAR in operands or _any_inside(eqn, is_sum) else [Kind.FREE] * len(eqn.outvars)
+        return None if kinds is None else [kind_of(kinds, v) for v in inner.outvars]
+    if not any(kind.axes for kind in operands):
+        is_zero = name in ("broadcast_in_dim", "pvary") and operands[0] == ZERO
+        return None if _any_inside(eqn, is_sum) else [ZERO if is_zero else FREE] * len(eqn.outvars)
+    if name in _LINEAR and not eqn.params.get("fill_value"):  # of gather
+        positions = _LINEAR[name](len(operands))
+        result = joined([operands[i] for i in positions])
+        if result in (None, FREE) or any(kind.axes for i, kind in enumerate(operands) if i not in positions):
+            return None
+        return [result] * len(eqn.outvars)
+    if name in _BILINEAR:
+        sums = [kind for kind in operands if kind.axes]
+        return sums if len(sums) == 1 else None
+    return None
 
 
 def _scan(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[Kind] | None:
@@ -83,17 +100,12 @@ def _scan(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[
         if kinds is None:
             return None
         results = [kind_of(kinds, v) for v in jaxpr.outvars]
-        pairs = [*zip(carry, results, strict=False)]
-        if any({*pair} == {Kind.LINEAR, Kind.FREE} for pair in pairs):
+        after = [joined(pair) for pair in zip(carry, results, strict=False)]
+        if None in after:
             return None
-        joined = [_joined(pair) for pair in pairs]
-        if joined == carry:
-            return [*joined, *results[len(carry) :]]
-        carry = joined
-
-
-def _joined(kinds: Sequence[Kind]) -> Kind:
-    return next((kind for kind in kinds if kind is not Kind.ZERO), Kind.ZERO)
+        if after == carry:
+            return [*carry, *results[len(carry) :]]
+        carry = after
 
 
 def _any_inside(eqn, is_sum: Callable[[Any], bool]) -> bool:

@@ -6,11 +6,12 @@ JAX's own collectives are joined by all members together, or by none.
 from typing import Any
 
 from peerax import _jax
-from peerax.ops._body import Body, site_of
+from peerax.ops._body import Body
 from peerax.ops._communication import axes_of
 from peerax.ops._leaves import carrier_dtype, from_carrier, is_plain, to_carrier, type_name
 from peerax.ops._order import order_p
 from peerax.ops._per_device import bind_around_others, bind_per_device
+from peerax.ops._site import site_of
 from peerax.ops._transport import Operation, after_p, exchange_p, gather_p, receive_p, send_p
 
 # Smaller arrays are in the cache: copying them costs less than waiting for all ranks of the cycle.

@@ -27,8 +27,7 @@ class Part:
     pairs: Sequence[tuple[Any, Any]] = ()
     constvars: Sequence[Any] = ()
     consts: Sequence[Any] = ()
-    unsummed: Sequence[bool] = ()  # by result: whether it is still to be summed
-    axes: tuple = ()  # over these axes
+    unsummed: Sequence[tuple] = ()  # by result: over which axes it is still to be summed
 
     def find_pairs(self) -> dict[int, int]:
         """Return the position of the precv for the position of the psend of each pair."""

@@ -27,6 +27,12 @@ def as_site(file: str, line: int) -> str:
     return f"{file.removeprefix(here)}:{line}"
 
 
+def site_of(eqn) -> str:
+    """The user's line that an equation comes from."""
+    found = _jax.equation_site(eqn)
+    return "<unknown>:0" if found is None else as_site(*found)
+
+
 def location(site: str) -> Location:
     """Split "file:line" again."""
     file, _, line = site.rpartition(":")
