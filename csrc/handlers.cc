@@ -1,10 +1,11 @@
 // XLA FFI handlers: they translate buffers and attributes, and call the session. No Python, no logic of their own.
 //
 // The body of a shard_map is rewritten so that every communicating operation takes the session's handle, two uint32
-// that hold a Session*, and gives it on: that is the total order. One that has other results leaves it to "after", which
-// waits for them: XLA computes in place on the result of a call only if it is the only one. The handle is the same on
-// all ranks, so XLA may treat it as replicated; which rank a call is for is known by its device. A handler never
-// blocks: it returns a future, and XLA's thread is free for other ranks, however few threads XLA has.
+// that hold a Session*, and gives it on: that is the total order. One that receives leaves that to "after", which waits
+// for what is received: XLA computes in place on the result of a call only if it is the only one. (What has no elements
+// is no dependency to XLA; a call that receives nothing else gives the handle on itself.) The handle is the same on all
+// ranks, so XLA may treat it as replicated; which rank a call is for is known by its device. A handler never blocks: it
+// returns a future, and XLA's thread is free for other ranks, however few threads XLA has.
 #include "handlers.h"
 
 #include <cfenv>
@@ -191,12 +192,12 @@ void PassOn(const std::vector<ConstView>& from, const std::vector<View>& to) {
   }
 }
 
-// What an operation receives. Without that its only result is the handle.
+// What an operation receives. A result more is the handle, which comes first then.
 std::vector<View> Results(ffi::RemainingRets rets, const OperationState& state, const Handle& handle) {
   std::vector<View> views = Outputs(rets);
-  if (!state.operation.types.empty()) return views;
+  if (views.size() == state.operation.types.size()) return views;
   PassOn({{handle.untyped_data(), handle.size_bytes()}}, views);
-  return {};
+  return {views.begin() + 1, views.end()};
 }
 
 Outcome OnBegin(ffi::RunId run, std::int32_t device, BodyState* body, ffi::Buffer<ffi::U32> partition,

@@ -55,6 +55,20 @@ def weights_that_all_share_in_a_branch_on_the_rank():
 
 
 @expect()
+def training_in_a_loop():
+    """What a step sends depends on the sum of the step before."""
+
+    def body(x):
+        def loss(w):
+            came = along(x * w)
+            return (lax.cond(rank() == 0, lambda c: jnp.sin(c * w), lambda c: c, came) ** 2).sum()
+
+        return lax.scan(lambda w, _: (w - jax.grad(loss)(w), None), 1.0, length=3)[0]
+
+    return on_line(body, out_specs=P(), check_vma=True)
+
+
+@expect()
 def a_policy():
     policy = jax.checkpoint_policies.dots_saveable
     return loss(on_line(jax.checkpoint(lambda x: jnp.sin(along(jnp.sin(x))), policy=policy)))

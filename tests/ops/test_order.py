@@ -1,5 +1,6 @@
 """order is the identity, and a dependency that the compiler keeps."""
 
+import re
 import time
 
 import jax
@@ -276,3 +277,31 @@ def test_eager_calls_do_not_compile_each_time():
 
 def test_a_pair_still_works_after_all_this():
     np.testing.assert_array_equal(on_ranks(lambda x: pair(x, "x", ring(4)))(X), np.roll(X, 2))
+
+
+EMPTY = {
+    "one": lambda x: x[:0],
+    "two": lambda x: (x[:0], x[:, :0]),
+    "beside a full one": lambda x: (x[:0], x),
+    "nothing at all": lambda x: (),
+}
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["pairs", "separate"])
+@pytest.mark.parametrize("message", EMPTY.values(), ids=EMPTY)
+def test_messages_without_elements_keep_their_place(message, separate):
+    """To XLA a value without elements is a constant, and what waits for it waits for nothing."""
+
+    def body(x):
+        for _ in range(3):
+            token = peerax.psend(message(x), "x", ring(4))
+            token = peerax.create_token() if separate else token
+            peerax.precv(token, jax.tree.map(jax.typeof, message(x)), "x", ring(4))
+        return x
+
+    program = on_ranks(body)
+    x = jnp.ones((8, 3))
+    np.testing.assert_array_equal(program(x), x)
+    text = program.lower(x).compile().as_text()
+    handles = re.findall(r'custom-call\(([^,)]*).*custom_call_target="peerax_(?:send|receive|exchange)"', text)
+    assert len(handles) == len({*handles}) == (6 if separate else 3), "each comes after another"

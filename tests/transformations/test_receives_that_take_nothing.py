@@ -1,7 +1,9 @@
 """A jitted receive has no operand at all; whatever is around it must enter it all the same, in every transformation."""
 
 import functools
+import gc
 import pathlib
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -278,6 +280,19 @@ class TestRuleOfTheUser:
         found = raised.value.diagnostic
         files = [pathlib.Path(file).name for file, _ in found.locations]
         assert (found.code, files) == ("PX214", [pathlib.Path(__file__).name])
+
+    def test_no_trace_outlives_its_lowering(self):
+        seen = []
+
+        def rule(v, t):
+            seen.append(weakref.ref(v._trace))
+            return self.tangent(v, t)
+
+        self.program(rule, "jvp").lower(X)
+        self.program(rule, "vjp").lower(X)
+        jax.clear_caches()
+        gc.collect()
+        assert len(seen) >= 2 and not any(trace() for trace in seen)
 
     @pytest.mark.parametrize("rule", ["sent_in_a_call", "received_in_a_call", "in_one_message"])
     def test_forwards_there_is_nothing_to_tell_apart(self, rule):

@@ -147,6 +147,20 @@ class TestInBranches:
             lambda w, x, came: x * w[lax.axis_index("x") % 3] + jnp.concatenate([w[:1], w[1:2]])[:, ::-1],
             lambda w, x, came: came + jnp.pad(w[:2, :2], ((0, 0), (1, 0))) - w[:2].T.reshape(2, 3),
         ],
+        "elements": [
+            lambda w, x, came: x * w[np.array([0, 2])] + w[np.array([2, 0]), np.array([1, 1])][:, None],
+            lambda w, x, came: came + lax.dynamic_slice(w, (lax.axis_index("x") % 2, 0), (2, 3)),
+        ],
+        "sums of their own": [
+            lambda w, x, came: bounded(jnp.cumsum(w, axis=0)[1:] + x),
+            lambda w, x, came: came * jnp.convolve(w[0], w[1])[:3] + jax.jit(lambda: 1.0)(),
+        ],
+        "branches of branches": [
+            lambda w, x, came: lax.cond(lax.axis_index("x") < 2, lambda x: x * w[0], lambda x: x, x),
+            lambda w, x, came: lax.switch(
+                lax.axis_index("x") % 3, [lambda c: c @ w, lambda c: -w[:2] + c, jnp.abs], came
+            ),
+        ],
         "columns": [lambda w, x, came: x * w[0], lambda w, x, came: bounded(came * w[1] + w[:, 2])],
     }
 
@@ -208,6 +222,42 @@ class TestInBranches:
             return y
 
         self.compare(functools.partial(program, separate), functools.partial(program, self.rounds), size)
+
+    @pytest.mark.parametrize("loop", ["scan", "while", "jitted scan"])
+    def test_training_in_a_loop(self, loop):
+        """What a step sends depends on the sum of the step before, so that the loop cannot be taken apart."""
+
+        def program(exchange, w, x):
+            def loss(w):
+                def stage(came):
+                    first = lax.axis_index("x") == 0
+                    return lax.cond(first, lambda came: bounded(x @ w), lambda came: bounded(came * w[0]) - x, came)
+
+                y = exchange(stage, x)
+                return (y * y).sum()
+
+            def step(w):
+                slope = jax.grad(loss)(w)
+                return w - jnp.round((slope if x_is_typed(x) else lax.psum(slope, "x")) / 8)
+
+            if loop == "while":
+                return lax.fori_loop(0, lax.psum(1, "x"), lambda _, w: step(w), w)
+            steps = jax.jit(lambda w: lax.scan(lambda w, _: (step(w), None), w, None, length=3)[0])
+            return (steps if loop == "jitted scan" else steps.__wrapped__)(w)
+
+        def x_is_typed(x):
+            return bool(jax.typeof(x).manual_axis_type.varying)
+
+        def separate(stage, x):
+            y = stage(self.came(x))
+            peerax.psend(y, "x", chain())
+            return y
+
+        fs = (
+            on_ranks(functools.partial(program, separate), 3, True),
+            on_ranks(functools.partial(program, self.rounds), 3, False),
+        )
+        assert_same(*(jax.jit(f)(weights(), rows(3)) for f in fs))
 
     def test_what_is_not_linear_stays(self):
         """Ten times what is out of range would be ten times as much, were it summed over ranks."""

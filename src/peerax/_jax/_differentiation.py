@@ -47,14 +47,20 @@ def once_here(name: Any, make: Callable[[], Any]) -> Any:
     value, trace = make(), core.trace_ctx.trace
     again = _again(trace, value)
     if again is not None:
-        _made.setdefault(trace, {})[rule_here(), name] = again
+        _made_in(trace)[name] = again
     return value
 
 
 def _made_here(name: Any) -> Any:
     trace = core.trace_ctx.trace
-    made = _made.get(trace, {}).get((rule_here(), name))
+    made = _made_in(trace).get(name)
     return None if made is None else made(trace)
+
+
+def _made_in(trace: Any) -> dict[Any, Callable[[Any], Any]]:
+    """What is made once in a function, or once in a rule that is run in it: that depends on less."""
+    rule = rule_here()
+    return _made.setdefault(trace, {}) if rule is None else rule.made
 
 
 def _again(trace: Any, x: Any) -> Callable[[Any], Any] | None:

@@ -25,6 +25,7 @@ class Rule:
         self.primals = [x for x in jax.tree.leaves(primals) if isinstance(x, core.Tracer)]
         self.is_forward = self.trace is getattr(_rules, "forward", None)
         self.receiver: Any = None  # the last one
+        self.made: dict[Any, Any] = {}  # values that are made once in it
         # By variable, whether it depends on a tangent.
         self._moving = dict.fromkeys((x.val for x in _variables(self.primals)), False)
         self._moving.update((x.val, True) for x in _variables(jax.tree.leaves(tangents)))

@@ -17,17 +17,18 @@ from jax.sharding import PartitionSpec
 from peerax import _jax
 from peerax.diagnostics import PeeraxError
 from peerax.ops._communication import (
+    CONTROL_FLOW,
     call_of,
     communicates,
     communicates_within,
     has_branches,
+    has_sums,
     is_collective,
 )
 from peerax.ops._in_place import LastUses
 from peerax.ops._late_sums import are_in_the_way, put_sums_last
 from peerax.ops._order import order_p
-from peerax.ops._pairs import find_pairs
-from peerax.ops._parts import Late, Part, uses
+from peerax.ops._parts import Late, Part, pairs_of, uses
 from peerax.ops._precv import precv_p
 from peerax.ops._psend import psend_p
 from peerax.ops._ranks import Ranks
@@ -57,6 +58,7 @@ class Body:
         self.ranks = ranks
         self.platform = platform
         self.pair_count = 0
+        self.sums_wait = False  # whether sums of cotangents are put off
         self.same_everywhere = False  # whether all ranks come by the same operations, in the same order
         self._put_off: list[Callable[[Any], Any]] = []  # what is left to do at the end, handle by handle
 
@@ -91,6 +93,13 @@ class Body:
         if not are_in_the_way(jaxpr):  # all ranks come by each collective at the same place
             self.same_everywhere = not has_branches(jaxpr)
             return self.run(jaxpr, consts, handle, operands)
+        self.sums_wait = True
+        return self._run_with_sums_last(jaxpr, consts, handle, operands)
+
+    def _run_with_sums_last(self, jaxpr, consts, handle, operands):
+        """Evaluate a body, or the step of a loop, and at its end the sums that can wait until then."""
+        if not self.sums_wait or not has_sums(jaxpr):
+            return self.run(jaxpr, consts, handle, operands)
         jaxpr, late = put_sums_last(jaxpr)
         put_off: list[Callable] = []
         handle, results = self.run(jaxpr, consts, handle, operands, late, put_off)
@@ -105,7 +114,7 @@ class Body:
         carried are the parameters that a loop replaces by results.
         """
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *operands], strict=True))
-        pairs = jaxpr.find_pairs() if isinstance(jaxpr, Part) else find_pairs(jaxpr.eqns)
+        pairs = pairs_of(jaxpr)
         split = {pairs[i]: i for i in pairs if self.splits_pairs and _separates(jaxpr.eqns, i, pairs)}
         last_uses = LastUses(jaxpr, carried) if pairs and self.same_everywhere else None
         received = {}  # results of exchanges, by the position of their precv
@@ -125,7 +134,7 @@ class Body:
                 next_one = i + len(stretch.eqns)
                 continue
             values = [read(v) for v in uses(eqn)]
-            if untyped and not _jax.jaxprs_in(eqn.params):
+            if untyped and not _has_rule(eqn):
                 values = _alike(values)
             with _jax.equation_context(eqn):
                 if i in pairs and pairs[i] in split:
@@ -198,7 +207,11 @@ class Body:
         carry = _still_to_be_summed(jaxpr, carry)
 
         def step(state, x):
-            handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x], carried=carried)
+            operands = [*fixed, *state[1:], *x]
+            if self.sums_wait:
+                handle, results = self._run_with_sums_last(jaxpr, consts, state[0], operands)
+            else:
+                handle, results = self.run(jaxpr, consts, state[0], operands, carried=carried)
             return (handle, *results[: len(carry)]), tuple(results[len(carry) :])
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
@@ -218,7 +231,7 @@ class Body:
 
         def advance(handle, again, carry):
             """One iteration; of a batch, whose condition is batched, only the members that go on."""
-            handle, results = self.run(body, body_consts, handle, [*for_body, *carry])
+            handle, results = self._run_with_sums_last(body, body_consts, handle, [*for_body, *carry])
             if again.ndim:
                 results = [_select(again, new, old) for new, old in zip(results, carry, strict=True)]
             return handle, results
@@ -304,6 +317,11 @@ def _separates(equations, send: int, pairs: dict[int, int]) -> bool:
         (eqn.primitive in (psend_p, precv_p) and i not in paired) or communicates_within(eqn)
         for i, eqn in enumerate(equations[send : pairs[send]], send)
     )
+
+
+def _has_rule(eqn) -> bool:
+    """Whether what is inside an equation has types of its own."""
+    return eqn.primitive.name in CONTROL_FLOW or call_of(eqn) is not None
 
 
 def _has_parts(eqn) -> bool:

@@ -21,6 +21,8 @@ _SILENT = {
     "preduced",
 }
 
+CONTROL_FLOW = ("scan", "while", "cond", "shard_map", "custom_linear_solve")
+
 
 def _once_each(question: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Ask each jaxpr once: many equations may have the same one, and what is around them is asked again and again."""
@@ -62,17 +64,18 @@ def has_branches(jaxpr: Any) -> bool:
 
 @_once_each
 def has_sums_in_branches(jaxpr: Any) -> bool:
-    """Return whether cotangents are summed in a branch that not all ranks may take."""
+    """Return whether cotangents are summed in a branch."""
     return any(
-        (eqn.primitive.name == "cond" and _jax.varying(eqn.invars[0].aval) and any_in_params(eqn.params, _has_sums))
+        (eqn.primitive.name == "cond" and any_in_params(eqn.params, has_sums))
         or any_in_params(eqn.params, has_sums_in_branches)
         for eqn in jaxpr.eqns
     )
 
 
 @_once_each
-def _has_sums(jaxpr: Any) -> bool:
-    return any(_jax.is_sum_of_cotangents(eqn) or any_in_params(eqn.params, _has_sums) for eqn in jaxpr.eqns)
+def has_sums(jaxpr: Any) -> bool:
+    """Return whether cotangents are summed anywhere in a jaxpr."""
+    return any(_jax.is_sum_of_cotangents(eqn) or any_in_params(eqn.params, has_sums) for eqn in jaxpr.eqns)
 
 
 def any_in_params(params: dict[str, Any], test: Callable[[Any], bool]) -> bool:
@@ -111,7 +114,7 @@ def axes_of(eqn) -> tuple:
 
 def call_of(eqn) -> Any:
     """Return the only jaxpr of a call (jit, checkpoint, custom_jvp and so on), or None for anything else."""
-    if eqn.primitive.name in ("scan", "while", "cond", "shard_map", "custom_linear_solve"):
+    if eqn.primitive.name in CONTROL_FLOW:
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
         jaxpr = eqn.params.get(name)

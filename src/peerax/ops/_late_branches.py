@@ -8,9 +8,39 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from peerax import _jax
+from peerax.ops._communication import any_in_params, has_sums, has_sums_in_branches
 from peerax.ops._linear import FREE, Kind, joined, kind_of, kinds_of
 from peerax.ops._pairs import find_pairs
 from peerax.ops._parts import Part, renamed, replaced
+
+_INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr", "body_jaxpr", "cond_jaxpr", "branches")
+
+
+def lift_all_sums(jaxpr, consts=()) -> Any:
+    """Return a jaxpr with no sums in branches, also of loops in it, where that is the same; itself if it has none."""
+    if not has_sums_in_branches(jaxpr):
+        return jaxpr
+    equations: list[Any] = []
+    now: dict[int, Any] = {}
+    for i, eqn in enumerate(jaxpr.eqns):
+        lifted = lift_sums(eqn) if eqn.primitive.name == "cond" else None
+        if lifted is not None:
+            equations += lifted
+            continue
+        inside = {name: eqn.params[name] for name in _INSIDE if name in eqn.params}
+        if any_in_params(inside, has_sums_in_branches):
+            inside = {name: _lifted_inside(param) for name, param in inside.items()}
+            eqn = eqn.replace(params={**eqn.params, **inside})
+        now[i] = eqn
+        equations.append(eqn)
+    pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    return Part(jaxpr.invars, equations, jaxpr.outvars, pairs, jaxpr.constvars, consts)
+
+
+def _lifted_inside(param: Any) -> Any:
+    if isinstance(param, (tuple, list)):
+        return tuple(map(_lifted_inside, param))
+    return lift_all_sums(*_jax.open_jaxpr(param)) if _jax.is_jaxpr(param) and has_sums_in_branches(param) else param
 
 
 def lift_sums(eqn) -> list[Any] | None:
@@ -22,7 +52,7 @@ def lift_sums(eqn) -> list[Any] | None:
     sums = [step for jaxpr, _ in opened for step in _sums_in(jaxpr)]
     if not sums or eqn.params.get("branches_platforms") or any(len(step.invars) > 1 for step in sums):
         return None
-    kinds = [_kinds(jaxpr, [FREE] * len(jaxpr.invars)) for jaxpr, _ in opened]
+    kinds = [kinds_of(jaxpr, [FREE] * len(jaxpr.invars)) for jaxpr, _ in opened]
     if any(known is None for known in kinds):
         return None
     results = [[kind_of(known, v) for v in jaxpr.outvars] for (jaxpr, _), known in zip(opened, kinds, strict=True)]
@@ -57,23 +87,24 @@ def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[tupl
             continue
         now[i] = eqn
         for name, param in eqn.params.items():
-            if not _jax.is_jaxpr(param) or not any(_sums_in(param)):
+            inner = param if isinstance(param, (tuple, list)) else [param]
+            if not any(_jax.is_jaxpr(each) and has_sums(each) for each in inner):
                 continue
-            inner, inner_consts = _jax.open_jaxpr(param)
             operands = [kind_of(kinds, v) for v in old.invars]
+            axes = [kinds[v].axes for v in old.outvars]
             if old.primitive.name == "scan":  # with what the steps make of it
                 fixed, carry, xs = _jax.in_three(operands, *_jax.scan_counts(old.params))
                 operands = [*fixed, *(kinds[v] for v in old.outvars[: len(carry)]), *xs]
-            axes = [kinds[v].axes for v in old.outvars]
-            part = _without_sums(inner, inner_consts, _kinds(inner, operands), axes)
-            now[i] = eqn.replace(params={**eqn.params, name: part})
+            elif old.primitive.name == "cond":
+                operands = operands[1:]
+            parts = [
+                _without_sums(jaxpr, consts, kinds_of(jaxpr, operands), axes)
+                for jaxpr, consts in map(_jax.open_jaxpr, inner)
+            ]
+            now[i] = eqn.replace(params={**eqn.params, name: parts[0] if inner[0] is param else tuple(parts)})
     pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
     results = [renamed(v, names) for v in jaxpr.outvars]
     return Part(jaxpr.invars, [*now.values()], results, pairs, jaxpr.constvars, consts, unsummed)
-
-
-def _kinds(jaxpr, operands: Sequence[Kind]) -> dict[Any, Kind] | None:
-    return kinds_of(jaxpr, operands, _jax.is_sum_of_cotangents)
 
 
 def _sums_in(jaxpr) -> Iterator[Any]:

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from peerax import _jax
 from peerax.ops._communication import call_of, communicates, has_separate, has_sums_in_branches
-from peerax.ops._late_branches import lift_sums
-from peerax.ops._pairs import find_pairs
-from peerax.ops._parts import Part, is_literal, renamed, replaced, those, uses
+from peerax.ops._late_branches import lift_all_sums
+from peerax.ops._parts import Part, is_literal, pairs_of, renamed, replaced, those, uses
 
 
 def are_in_the_way(jaxpr) -> bool:
@@ -28,7 +27,7 @@ def are_in_the_way(jaxpr) -> bool:
 
 def put_sums_last(jaxpr) -> tuple[Part, set[int]]:
     """Return an equivalent of a body, and the positions in it of sums that can wait for its end."""
-    part, scans = _expose_sums(jaxpr)
+    part, scans = _expose_sums(lift_all_sums(jaxpr))
     while True:
         late = _late(part)
         in_the_way = [eqn for i, eqn in enumerate(part.eqns) if _is_scan_of_sums(eqn) and i not in late]
@@ -74,7 +73,7 @@ def _join(equations: Sequence[Any], second: Any, scans: list[_Scan]) -> list[Any
 
 
 def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
-    """Inline calls that have sums inside, split scans that have, and take sums out of branches."""
+    """Inline calls that have sums inside, and split scans that have."""
     names: dict[Any, Any] = {}
     equations: list[Any] = []
     pairs: list[tuple[Any, Any]] = []
@@ -86,8 +85,6 @@ def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
         if eqn.primitive.name == "scan" and (parts := _split_scan(eqn)) is not None:
             equations += parts
             scans.append(_Scan(*parts, eqn))
-        elif eqn.primitive.name == "cond" and (lifted := lift_sums(eqn)) is not None:
-            equations += lifted
         elif inner is None or consts or not any(map(_is_sum, (body := _expose_sums(inner))[0].eqns)):
             equations.append(eqn)
         else:
@@ -97,7 +94,7 @@ def _expose_sums(jaxpr) -> tuple[Part, list[_Scan]]:
             pairs += inlined[0].pairs
             scans += inlined[1]
             names.update(zip(eqn.outvars, inlined[0].outvars, strict=True))
-    pairs += [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    pairs += [(now[send], now[receive]) for send, receive in pairs_of(jaxpr).items()]
     return Part(jaxpr.invars, equations, [renamed(v, names) for v in jaxpr.outvars], pairs, jaxpr.constvars), scans
 
 

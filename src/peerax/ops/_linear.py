@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from peerax import _jax
-from peerax.ops._communication import call_of
+from peerax.ops._communication import any_in_params, call_of, has_sums
 from peerax.ops._leaves import is_differentiable
+from peerax.ops._parts import uses
 
 
 class Kind(NamedTuple):
@@ -35,12 +36,12 @@ _LINEAR: dict[str, Callable[[int], Sequence[int]]] = {
 _BILINEAR = ("mul", "dot_general", "conv_general_dilated")
 
 
-def kinds_of(jaxpr: Any, operands: Sequence[Kind], is_sum: Callable[[Any], bool]) -> dict[Any, Kind] | None:
+def kinds_of(jaxpr: Any, operands: Sequence[Kind]) -> dict[Any, Kind] | None:
     """Return the kind of each variable of a jaxpr; None if there is more to what depends on sums."""
     kinds: dict[Any, Kind] = dict.fromkeys(jaxpr.constvars, FREE)
     kinds.update(zip(jaxpr.invars, operands, strict=True))
     for eqn in jaxpr.eqns:
-        results = _results(eqn, [kind_of(kinds, v) for v in eqn.invars], is_sum)
+        results = _results(eqn, [kind_of(kinds, v) for v in uses(eqn)])
         if results is None:
             return None
         made = dict(zip(eqn.outvars, results, strict=True))
@@ -63,23 +64,25 @@ def joined(kinds: Sequence[Kind]) -> Kind | None:
     return ZERO if not others else others.pop() if len(others) == 1 else None
 
 
-def _results(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[Kind] | None:
+def _results(eqn, operands: list[Kind]) -> Sequence[Kind] | None:
     name = eqn.primitive.name
-    if is_sum(eqn):
+    if _jax.is_sum_of_cotangents(eqn):
         (kind,) = operands
         axes = {*eqn.params["axes"], *kind.axes}
         # A sum of sums, over other axes, is one over all of them.
         return [ZERO if kind == ZERO else Kind("linear", tuple(sorted(axes, key=str)))]
     if name == "scan":
-        return _scan(eqn, operands, is_sum)
+        return _scan(eqn, operands)
+    if name == "cond":
+        return _cond(eqn, operands)
     call = call_of(eqn)
     if call is not None:
         inner, _ = _jax.open_jaxpr(call)
-        kinds = kinds_of(inner, operands, is_sum)
+        kinds = kinds_of(inner, operands)
         return None if kinds is None else [kind_of(kinds, v) for v in inner.outvars]
     if not any(kind.axes for kind in operands):
         is_zero = name in ("broadcast_in_dim", "pvary") and operands[0] == ZERO
-        return None if _any_inside(eqn, is_sum) else [ZERO if is_zero else FREE] * len(eqn.outvars)
+        return None if any_in_params(eqn.params, has_sums) else [ZERO if is_zero else FREE] * len(eqn.outvars)
     if name in _LINEAR and not eqn.params.get("fill_value"):  # of gather
         positions = _LINEAR[name](len(operands))
         result = joined([operands[i] for i in positions])
@@ -92,11 +95,21 @@ def _results(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequen
     return None
 
 
-def _scan(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[Kind] | None:
+def _cond(eqn, operands: list[Kind]) -> Sequence[Kind] | None:
+    branches = [_jax.open_jaxpr(branch)[0] for branch in eqn.params["branches"]]
+    known = [kinds_of(jaxpr, operands[1:]) for jaxpr in branches]
+    if operands[0].axes or None in known:
+        return None
+    each = [[kind_of(kinds, v) for v in jaxpr.outvars] for jaxpr, kinds in zip(branches, known, strict=True)]
+    results = [joined(of_all) for of_all in zip(*each, strict=True)]
+    return None if None in results else results
+
+
+def _scan(eqn, operands: list[Kind]) -> Sequence[Kind] | None:
     jaxpr, _ = _jax.open_jaxpr(eqn.params["jaxpr"])
     fixed, carry, xs = _jax.in_three(operands, *_jax.scan_counts(eqn.params))
     while True:
-        kinds = kinds_of(jaxpr, [*fixed, *carry, *xs], is_sum)
+        kinds = kinds_of(jaxpr, [*fixed, *carry, *xs])
         if kinds is None:
             return None
         results = [kind_of(kinds, v) for v in jaxpr.outvars]
@@ -106,8 +119,3 @@ def _scan(eqn, operands: list[Kind], is_sum: Callable[[Any], bool]) -> Sequence[
         if after == carry:
             return [*carry, *results[len(carry) :]]
         carry = after
-
-
-def _any_inside(eqn, is_sum: Callable[[Any], bool]) -> bool:
-    inside = (inner for jaxpr in _jax.jaxprs_in(eqn.params) for inner in _jax.open_jaxpr(jaxpr)[0].eqns)
-    return any(is_sum(inner) or _any_inside(inner, is_sum) for inner in inside)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peerax import _jax
+from peerax.ops._pairs import find_pairs
 from peerax.ops._token import link_p
 
 
@@ -33,6 +34,11 @@ class Part:
         """Return the position of the precv for the position of the psend of each pair."""
         at = {id(eqn): i for i, eqn in enumerate(self.eqns)}
         return {at[id(send)]: at[id(receive)] for send, receive in self.pairs}
+
+
+def pairs_of(jaxpr) -> dict[int, int]:
+    """Return the position of the precv for the position of the psend of each pair."""
+    return jaxpr.find_pairs() if isinstance(jaxpr, Part) else find_pairs(jaxpr.eqns)
 
 
 def uses(eqn) -> Sequence[Any]:

@@ -63,7 +63,7 @@ def _leave_to_handles(tied: Sequence[_Tied]) -> None:
         _jax.drop_operands(begin, [at for at, value in awaited.items() if value in free])
         returned = operations[-1].operands
         end = returned[result].owner
-        last = _behind(operations, _operation_of(end.operands[0]))
+        last = _behind(operations, _operations_before(end.operands[0]))
         at = {value: number for number, value in enumerate(end.results)}
         passed = [
             (at[value], given)
@@ -75,16 +75,16 @@ def _leave_to_handles(tied: Sequence[_Tied]) -> None:
         free.update(given for _, given in passed)
 
 
-def _operation_of(handle) -> Any:
-    """The operation that a handle comes after."""
+def _operations_before(handle) -> set[Any]:
+    """The operations that a handle comes after."""
     owner = handle.owner
-    return owner.operands[1].owner if _call_target(owner) == "peerax_after" else owner
+    return {value.owner for value in owner.operands[1:]} if _call_target(owner) == "peerax_after" else {owner}
 
 
-def _behind(operations: Sequence[Any], first: Any) -> set[Any]:
-    """Which operations of a block depend on one of them, itself among them."""
-    dependent = {first}
-    for operation in operations[operations.index(first) + 1 :]:
+def _behind(operations: Sequence[Any], first: set[Any]) -> set[Any]:
+    """Which operations of a block depend on some of them, themselves among them."""
+    dependent = {*first}
+    for operation in operations[min(map(operations.index, first)) :]:
         # Regions may use anything.
         if len(operation.regions) or not dependent.isdisjoint(value.owner for value in operation.operands):
             dependent.add(operation)

@@ -4,7 +4,8 @@ The handle, two uint32 and the same on all ranks, is made by begin and ends in e
 each communicating operation to the next, which is what keeps them in program order on every rank.
 
 A call that receives does not give the handle on itself: another one does, which waits for what is received. XLA
-computes in place on the result of a call only if it is the only one; and compiles faster then.
+computes in place on the result of a call only if it is the only one; and compiles faster then. What has no elements is
+no dependency to XLA, though: a call that receives nothing else gives the handle on.
 """
 
 import functools
@@ -110,13 +111,15 @@ def _begin_lowering(ctx, *operands, size, devices):
 
 def _operation_lowering(target: str, ctx, handle, *operands, operation, **types):
     handle_aval, *avals = ctx.avals_out
-    if not avals:
+    filled = [i for i, aval in enumerate(avals) if aval.size]
+    if not filled:
         return _lower(target, ctx, [handle, *operands], {0: 0}, **operation.attributes())
     in_place = [i for i, is_taken in enumerate(operation.in_place) if is_taken]
     call = ctx.replace(avals_out=avals)
     results = [*_lower(target, call, [handle, *operands], {i + 1: i for i in in_place}, **operation.attributes())]
-    (handle,) = _after_lowering(ctx.replace(avals_in=[handle_aval, *avals]), handle, *results)
-    for i in in_place:  # nothing else may come before after: what is in a loop's memory would be copied for it
+    after = ctx.replace(avals_in=[handle_aval, *(avals[i] for i in filled)])
+    (handle,) = _after_lowering(after, handle, *(results[i] for i in filled))
+    for i in in_place:  # any other use of it might come before that call, and XLA would copy what is in a loop's memory
         (results[i],) = _after_lowering(ctx.replace(avals_in=[avals[i], handle_aval]), results[i], handle)
     return [handle, *results]
 

@@ -1,6 +1,6 @@
 """What reads a program needs of its equations: which of them communicate, in which order, and what belongs together."""
 
-from peerax.ops._communication import axes_of, call_of, has_peerax, is_collective
+from peerax.ops._communication import axes_of, call_of, has_peerax, has_sums, is_collective
 from peerax.ops._late_sums import are_in_the_way, put_sums_last
 from peerax.ops._leaves import type_name
 from peerax.ops._order import order_p
@@ -21,6 +21,7 @@ __all__ = [
     "call_of",
     "find_pairs",
     "has_peerax",
+    "has_sums",
     "is_collective",
     "link_p",
     "order_p",
