@@ -303,5 +303,7 @@ def test_messages_without_elements_keep_their_place(message, separate):
     x = jnp.ones((8, 3))
     np.testing.assert_array_equal(program(x), x)
     text = program.lower(x).compile().as_text()
+    awaited = re.findall(r'custom-call\((.*?)\),.*custom_call_target="peerax_after"', text)
+    assert not any("constant" in operands for operands in awaited)
     handles = re.findall(r'custom-call\(([^,)]*).*custom_call_target="peerax_(?:send|receive|exchange)"', text)
     assert len(handles) == len({*handles}) == (6 if separate else 3), "each comes after another"
