@@ -294,7 +294,12 @@ class TestRuleOfTheUser:
         gc.collect()
         assert len(seen) >= 2 and not any(trace() for trace in seen)
 
-    @pytest.mark.parametrize("rule", ["sent_in_a_call", "received_in_a_call", "in_one_message"])
+    def received_first(self, v, t):
+        tangent = self.receive(v)
+        self.send(t * jnp.cos(v))
+        return jnp.sin(v), tangent
+
+    @pytest.mark.parametrize("rule", ["sent_in_a_call", "received_in_a_call", "in_one_message", "received_first"])
     def test_forwards_there_is_nothing_to_tell_apart(self, rule):
         expected = self.RULES["pairs" if rule == "in_one_message" else "tangent"]
         actual, expected = (self.program(r, "jvp")(X) for r in (getattr(self, rule), expected))

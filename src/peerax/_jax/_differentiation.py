@@ -310,7 +310,7 @@ def linearize_by(primitive: Primitive, rule: Callable) -> None:
 _HAS_STRUCTURED_RESIDUALS = "structured_residuals" in ad.LinearizeTrace.__annotations__  # since JAX 0.12
 
 
-_SUM_OF_COTANGENTS = "sum_of_cotangents"
+_SUM_OF_COTANGENTS = "peerax_sum_of_cotangents"
 
 
 def is_sum_of_cotangents(eqn) -> bool:

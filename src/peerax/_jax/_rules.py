@@ -29,22 +29,22 @@ class Rule:
         # By variable, whether it depends on a tangent.
         self._moving = dict.fromkeys((x.val for x in _variables(self.primals)), False)
         self._moving.update((x.val, True) for x in _variables(jax.tree.leaves(tangents)))
-        # Messages that have not met their other end, by channel: tokens of what was sent, and what says who receives.
+        # Messages that have not met their other end, by channel: the tokens of tangents that were sent (None for
+        # values), and who receives.
         self._sent: defaultdict[Any, deque] = defaultdict(deque)
         self._awaited: defaultdict[Any, deque] = defaultdict(deque)
 
     def send(self, channels: Iterable[Any], token: Any, operands: Sequence[Any]) -> Any:
-        """Note what was sent. Return what said who received it before, as a value, if it depends on a tangent."""
+        """Note what was sent. Return the receiver that has taken one of the messages for a value, or None."""
         moves = any(map(self.moves, operands))
-        missed = None
+        mistaken = None
         for channel in channels:
             if not self._awaited[channel]:
                 self._sent[channel].append(token if moves else None)
-            elif moves:
-                missed = self._awaited[channel].popleft()
-            else:
-                self._awaited[channel].popleft()
-        return missed
+                continue
+            receiver = self._awaited[channel].popleft()
+            mistaken = receiver if moves else mistaken
+        return mistaken
 
     def receive(self, channels: Iterable[Any], token: Any, receiver: Any) -> list[Any]:
         """Return the tokens of the sends that it receives a tangent from and its own token does not tell of."""
@@ -138,7 +138,7 @@ def _noted(rule: Callable, check: Callable) -> Callable:
         finally:
             _rules.innermost = before
 
-    run.peerax_noted = True
+    run.peerax_noted = run  # and of no other function, which may have taken it over with functools.wraps
     return run
 
 
@@ -170,7 +170,7 @@ def note_rules(effect: Any, check: Callable[[Rule, Any], None]) -> None:
 
     @functools.wraps(call)
     def call_with_noted_rule(self, *args, **kwargs):
-        if self.jvp is not None and not hasattr(self.jvp, "peerax_noted"):
+        if self.jvp is not None and getattr(self.jvp, "peerax_noted", None) is not self.jvp:
             self.jvp = _noted(self.jvp, check)
         return call(self, *args, **kwargs)
 

@@ -41,7 +41,7 @@ def enter_if(condition: Callable[[Any], bool], link: AlwaysDifferentiated) -> No
             if rule is None or "branches_platforms" in params or not any(map(condition, jaxprs_in(params))):
                 return process_primitive(self, primitive, args, params)
             params = {name: _link_to_all(param, link) for name, param in params.items()}
-            if primitive.name in _CHECKPOINTS and takes_part is _is_unknown and is_to_be_transposed():
+            if primitive.name in _CHECKPOINTS and isinstance(self, partial_eval.JaxprTrace) and is_to_be_transposed():
                 # JAX would take its jaxpr apart, and enter nothing in it. There are no values to compute once more.
                 with core.set_current_trace(self):
                     return core.eval_jaxpr(params["jaxpr"], (), *args)

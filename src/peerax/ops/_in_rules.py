@@ -13,13 +13,13 @@ from peerax.ops._token import link_p
 def note_sent(token: jax.Array, operands: list[Any], *, axes: tuple, perm: tuple, tag: int, site: str) -> None:
     """Note in a rule what was sent; raise PX214 for a tangent whose receive came first, and was taken for a value."""
     rule = _jax.rule_here()
-    missed = rule and rule.send(_channels(axes, perm, tag), token, operands)
-    if missed is not None:
+    mistaken = None if rule is None else rule.send(_channels(axes, perm, tag), token, operands)
+    if mistaken is not None and not rule.is_forward:
         raise PeeraxError.of(
             "PX214",
             "in the rule of a jax.custom_jvp, a precv with a new token comes before the psend of the tangents that it "
             "receives, and would be taken for a value",
-            locations=(location(missed), location(site)),
+            locations=(location(mistaken), location(site)),
             help="let the psend come first, or order the token of the precv after a tangent t: "
             "token, _ = peerax.order(peerax.create_token(), t)",
         )
