@@ -10,8 +10,7 @@ from typing import Any
 from peerax import _jax
 from peerax.ops._communication import any_in_params, has_sums, has_sums_in_branches
 from peerax.ops._linear import FREE, Kind, joined, kind_of, kinds_of
-from peerax.ops._pairs import find_pairs
-from peerax.ops._parts import Part, renamed, replaced
+from peerax.ops._parts import Part, pairs_of, renamed, replaced
 
 _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr", "body_jaxpr", "cond_jaxpr", "branches")
 
@@ -33,7 +32,7 @@ def lift_all_sums(jaxpr, consts=()) -> Any:
             eqn = eqn.replace(params={**eqn.params, **inside})
         now[i] = eqn
         equations.append(eqn)
-    pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    pairs = [(now[send], now[receive]) for send, receive in pairs_of(jaxpr).items()]
     return Part(jaxpr.invars, equations, jaxpr.outvars, pairs, jaxpr.constvars, consts)
 
 
@@ -102,7 +101,7 @@ def _without_sums(jaxpr, consts, kinds: dict[Any, Kind], unsummed: Sequence[tupl
                 for jaxpr, consts in map(_jax.open_jaxpr, inner)
             ]
             now[i] = eqn.replace(params={**eqn.params, name: parts[0] if inner[0] is param else tuple(parts)})
-    pairs = [(now[send], now[receive]) for send, receive in find_pairs(jaxpr.eqns).items()]
+    pairs = [(now[send], now[receive]) for send, receive in pairs_of(jaxpr).items()]
     results = [renamed(v, names) for v in jaxpr.outvars]
     return Part(jaxpr.invars, [*now.values()], results, pairs, jaxpr.constvars, consts, unsummed)
 
