@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 import peerax
 from tests.extract.expectations import FWD, SPLIT, Programs, X, along, number, on_line, rank, same, total
+from tests.ranks import pair
 
 programs = Programs()
 expect = programs.expect
@@ -56,11 +57,11 @@ def weights_that_all_share_in_a_branch_on_the_rank():
 
 @expect()
 def training_in_a_loop():
-    """What a step sends depends on the sum of the step before."""
+    """What a step sends depends on the sum of the step before, which only some ranks take a part in."""
 
     def body(x):
         def loss(w):
-            came = along(x * w)
+            came = pair(x * w, "x", FWD)
             return (lax.cond(rank() == 0, lambda c: jnp.sin(c * w), lambda c: c, came) ** 2).sum()
 
         return lax.scan(lambda w, _: (w - jax.grad(loss)(w), None), 1.0, length=3)[0]

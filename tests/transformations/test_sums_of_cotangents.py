@@ -224,39 +224,26 @@ class TestInBranches:
 
     @pytest.mark.parametrize("loop", ["scan", "while", "jitted scan"])
     def test_training_in_a_loop(self, loop):
-        """What a step sends depends on the sum of the step before, so that the loop cannot be taken apart."""
+        """What a step sends depends on the sum of the step before."""
 
-        def program(exchange, w, x):
+        def program(exchange, total, w, x):
             def loss(w):
-                def stage(came):
-                    first = lax.axis_index("x") == 0
-                    return lax.cond(first, lambda came: bounded(x @ w), lambda came: bounded(came * w[0]) - x, came)
-
-                y = exchange(stage, x)
+                came = exchange(bounded(x @ w), "x", chain())
+                first = lax.axis_index("x") == 0
+                y = lax.cond(first, lambda came: bounded(x @ w), lambda came: bounded(came * w[0]) - x, came)
                 return (y * y).sum()
 
             def step(w):
-                slope = jax.grad(loss)(w)
-                return w - jnp.round((slope if x_is_typed(x) else lax.psum(slope, "x")) / 8)
+                return w - jnp.round(total(jax.grad(loss)(w)) / 8)
 
             if loop == "while":
                 return lax.fori_loop(0, lax.psum(1, "x"), lambda _, w: step(w), w)
             steps = jax.jit(lambda w: lax.scan(lambda w, _: (step(w), None), w, None, length=3)[0])
             return (steps if loop == "jitted scan" else steps.__wrapped__)(w)
 
-        def x_is_typed(x):
-            return bool(jax.typeof(x).manual_axis_type.varying)
-
-        def separate(stage, x):
-            y = stage(self.came(x))
-            peerax.psend(y, "x", chain())
-            return y
-
-        fs = (
-            on_ranks(functools.partial(program, separate), 3, True),
-            on_ranks(functools.partial(program, self.rounds), 3, False),
-        )
-        assert_same(*(jax.jit(f)(weights(), rows(3)) for f in fs))
+        f = on_ranks(functools.partial(program, pair, lambda slope: slope), 3, True)
+        permuted = on_ranks(functools.partial(program, lax.ppermute, lambda slope: lax.psum(slope, "x")), 3, False)
+        assert_same(*(jax.jit(g)(weights(), rows(3)) for g in (f, permuted)))
 
     def test_what_is_not_linear_stays(self):
         """Ten times what is out of range would be ten times as much, were it summed over ranks."""

@@ -138,11 +138,11 @@ def _check_axes(axes: tuple, ranks: ops.Ranks, name: str, line: Location) -> Non
 
 
 def sums_last(jaxpr) -> tuple[Any, list[int]]:
-    """Return a body or a step of a loop as peerax lowers it, and the positions of what runs at its end.
+    """Return a body as peerax lowers it, and the positions of what runs at its end.
 
     That is sums of cotangents which can wait, and what depends on them.
     """
-    if not ops.has_sums(jaxpr):
+    if not ops.are_in_the_way(jaxpr) or not ops.has_sums(jaxpr):
         return jaxpr, []
     part, late = ops.put_sums_last(jaxpr)
     put_off: list[int] = []

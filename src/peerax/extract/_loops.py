@@ -62,7 +62,7 @@ def scan(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: list) 
     def body(loop, carried):
         elements = [_element(walk, x, loop) for x in xs]
         inner = replace(scope, loops=(*scope.loops, loop))
-        return walk.run_step(jaxpr, consts, [*fixed, *carried, *elements], inner)
+        return walk.run(jaxpr, consts, [*fixed, *carried, *elements], inner)
 
     loop = Loop(length, reverse)
     inside, results, states = _settle(walk, loop, init, invars, jaxpr.outvars, body, known=True)
@@ -112,7 +112,7 @@ def while_loop(walk: "Walk", eqn, values: Sequence[Value], scope: Scope, steps: 
             # Whether all ranks go on equally long is known only when it has been walked through.
             inner = replace(scope, loops=(*scope.loops, loop if known else None), apart=scope.apart | scope.axes)
             asked, (goes_on,) = walk.run(test, test_consts, [*for_test, *carried], inner)
-            inside, results = walk.run_step(advance, advance_consts, [*for_body, *carried], inner)
+            inside, results = walk.run(advance, advance_consts, [*for_body, *carried], inner)
             conditions[:] = [(asked, goes_on)]
             return inside, results
 

@@ -59,26 +59,14 @@ class Walk:
     numbers: Numbers = field(default_factory=Numbers)
     communication: Communication = field(default_factory=Communication)
     _sections: int = 0
-    _sums_wait: bool = False
     _pair: int = -1
     _meshes: dict[tuple, ops.Ranks] = field(default_factory=dict)
     _perms: dict[tuple, tuple] = field(default_factory=dict)
     _groups: dict[tuple, tuple] = field(default_factory=dict)
 
-    def run_body(self, jaxpr, consts, operands: Sequence[Value], scope: Scope):
-        """Walk through the whole body of a shard_map, as run does."""
-        self._sums_wait = self.order is None and ops.are_in_the_way(jaxpr)
-        results = self.run_step(jaxpr, consts, operands, scope)
-        self._sums_wait = False
-        return results
-
-    def run_step(self, jaxpr, consts, operands: Sequence[Value], scope: Scope):
-        """Walk through a body, or through a step of a loop in it, as run does."""
-        part, late = sums_last(jaxpr) if self._sums_wait else (jaxpr, [])
-        return self.run(part, consts, operands, scope, late)
-
-    def run(self, part, consts, operands: Sequence[Value], scope: Scope, late: Sequence[int] = ()):
-        """Walk through a jaxpr; return its steps and results. The equations at late come last."""
+    def run(self, jaxpr, consts, operands: Sequence[Value], scope: Scope, whole: bool = False):
+        """Walk through a jaxpr; return its steps and results. A whole one is the body of a shard_map."""
+        part, late = (jaxpr, []) if not whole or self.order is not None else sums_last(jaxpr)
         equations = part.eqns if scope.ranks is None else [as_ours(eqn, scope.ranks) for eqn in part.eqns]
         pairs = {} if self.order is not None else pairs_of(part, equations)
         receives = {receive: send for send, receive in pairs.items()}
@@ -239,7 +227,7 @@ class Walk:
             inner = replace(scope, axes=scope.axes | new, typed=typed)
         specs = zip(values, map(_split, eqn.params["in_specs"]), strict=True)
         operands = [self._part(value, split, sizes) for value, split in specs]
-        inside, results = (self.run_body if outermost else self.run)(jaxpr, consts, operands, inner)
+        inside, results = self.run(jaxpr, consts, operands, inner, whole=outermost)
         steps += inside
         if outermost and scope.loops and self.order is None:
             # peerax sees to it that a message is received in the iteration in which it is sent: ranks end together.

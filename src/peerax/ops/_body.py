@@ -58,7 +58,6 @@ class Body:
         self.ranks = ranks
         self.platform = platform
         self.pair_count = 0
-        self.sums_wait = False  # whether sums of cotangents are put off
         self.same_everywhere = False  # whether all ranks come by the same operations, in the same order
         self._put_off: list[Callable[[Any], Any]] = []  # what is left to do at the end, handle by handle
 
@@ -93,12 +92,7 @@ class Body:
         if not are_in_the_way(jaxpr):  # all ranks come by each collective at the same place
             self.same_everywhere = not has_branches(jaxpr)
             return self.run(jaxpr, consts, handle, operands)
-        self.sums_wait = True
-        return self._run_with_sums_last(jaxpr, consts, handle, operands)
-
-    def _run_with_sums_last(self, jaxpr, consts, handle, operands):
-        """Evaluate a body, or the step of a loop, and at its end the sums that can wait until then."""
-        if not self.sums_wait or not has_sums(jaxpr):
+        if not has_sums(jaxpr):
             return self.run(jaxpr, consts, handle, operands)
         jaxpr, late = put_sums_last(jaxpr)
         put_off: list[Callable] = []
@@ -207,11 +201,7 @@ class Body:
         carry = _still_to_be_summed(jaxpr, carry)
 
         def step(state, x):
-            operands = [*fixed, *state[1:], *x]
-            if self.sums_wait:
-                handle, results = self._run_with_sums_last(jaxpr, consts, state[0], operands)
-            else:
-                handle, results = self.run(jaxpr, consts, state[0], operands, carried=carried)
+            handle, results = self.run(jaxpr, consts, state[0], [*fixed, *state[1:], *x], carried=carried)
             return (handle, *results[: len(carry)]), tuple(results[len(carry) :])
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
@@ -231,7 +221,7 @@ class Body:
 
         def advance(handle, again, carry):
             """One iteration; of a batch, whose condition is batched, only the members that go on."""
-            handle, results = self._run_with_sums_last(body, body_consts, handle, [*for_body, *carry])
+            handle, results = self.run(body, body_consts, handle, [*for_body, *carry])
             if again.ndim:
                 results = [_select(again, new, old) for new, old in zip(results, carry, strict=True)]
             return handle, results
