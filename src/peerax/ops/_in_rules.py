@@ -15,14 +15,7 @@ def note_sent(token: jax.Array, operands: list[Any], *, axes: tuple, perm: tuple
     rule = _jax.rule_here()
     mistaken = None if rule is None else rule.send(_channels(axes, perm, tag), token, operands)
     if mistaken is not None and not rule.is_forward:
-        raise PeeraxError.of(
-            "PX214",
-            "in the rule of a jax.custom_jvp, a precv with a new token comes before the psend of the tangents that it "
-            "receives, and would be taken for a value",
-            locations=(location(mistaken), location(site)),
-            help="let the psend come first, or order the token of the precv after a tangent t: "
-            "token, _ = peerax.order(peerax.create_token(), t)",
-        )
+        _refuse("a precv with a new token comes before the psend of the tangents that it receives", mistaken, site)
 
 
 def linked_to_sent(token: jax.Array, *, axes: tuple, perm: tuple, tag: int, site: str) -> jax.Array:
@@ -46,13 +39,13 @@ def _check(rule: _jax.Rule, results: Any) -> None:
             _refuse("a tangent is received that is taken for a value: its send is not in sight", site)
 
 
-def _refuse(what: str, site: str) -> None:
+def _refuse(what: str, *sites: str) -> None:
     raise PeeraxError.of(
         "PX214",
         f"in the rule of a jax.custom_jvp, {what}",
-        locations=(location(site),),
-        help="send and receive it in the rule itself, in no loop, branch or call; by itself; and as a pair or under a "
-        "tag of its own",
+        locations=map(location, sites),
+        help="send before you receive, in the rule itself, in no loop, branch or call; tangents by themselves, and as "
+        "a pair or under a tag of their own",
     )
 
 
